@@ -7,6 +7,7 @@ committed part of the log; requests that waited are gone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -92,6 +93,19 @@ def _copied(value: Any) -> Any:
     return value
 
 
+def check_sums(coordinator: GroupCoordinator) -> None:
+    """What a classic group keeps besides its members is what they add up to."""
+    for group in coordinator.groups.values():
+        if isinstance(group, ClassicGroup):
+            users = Counter(
+                name
+                for member in group.members.values()
+                for name in {name for name, _ in member.protocols}
+            )
+            assert group.protocol_users == users
+            assert group.joined_count == sum(m.awaits_join for m in group.members.values())
+
+
 def compact(log: list[Entry]) -> list[Entry]:
     """The last record of each key, tombstones gone too, in the order of the log."""
     last = {key: index for index, (key, _) in enumerate(log)}
@@ -163,6 +177,7 @@ class GroupWorld:
             return
         self._apply(decision, entries)
         self.coordinator.undo_log.commit()
+        check_sums(self.coordinator)
         self.log += entries
         for name, delay_ms in decision.timers:
             self.timers.pop(name, None)

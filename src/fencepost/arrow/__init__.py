@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fencepost.arrow.errors import (
+        ArchiveReadError,
         ArgumentError,
         BoundsError,
         DamagedRecordsError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fencepost.arrow.streaming import Stream
 
 __all__ = [
+    "ArchiveReadError",
     "ArgumentError",
     "BoundsError",
     "DamagedRecordsError",

@@ -9,6 +9,7 @@ file with a key that other users of the machine can read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import ssl
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
+from fencepost.client.key_derivation import TooMuchWorkError, check_pem_key, check_pkcs12
 from fencepost.log.configdef import ConfigError
 
 if TYPE_CHECKING:
@@ -126,6 +128,18 @@ def check_files(config: StoreConfig) -> None:
             store.is_pem(store.read())
 
 
+def check_key_file(path: str) -> None:
+    """Refuse a private key in a file of its own that takes too long to decrypt. ConfigError.
+
+    That the file cannot be read is left to OpenSSL to say.
+    """
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        text = file.read(FILE_BYTES_MAX).decode("ascii", "replace")
+        for found in _PEM_BLOCK.finditer(text):
+            if found[1].endswith("PRIVATE KEY"):
+                _check_work(found[0], "ssl.key.location", path)
+
+
 class _Store:
     """The keys of one key store, checked against each other."""
 
@@ -219,7 +233,16 @@ def _checked_pair(
     blocks = {found[1] for found in _PEM_BLOCK.finditer(key)}
     if len(blocks) != 1 or not next(iter(blocks)).endswith("PRIVATE KEY"):
         raise ConfigError(name, "[hidden]", "one private key in PEM")
+    _check_work(key, name, "[hidden]")
     return KeyPair(certificates, key, password if is_encrypted else None)
+
+
+def _check_work(key: str, name: str, value: str) -> None:
+    """Refuse a key in PEM, the value of config `name`, that takes too long to decrypt."""
+    try:
+        check_pem_key(key)
+    except TooMuchWorkError as error:
+        raise ConfigError(name, value, f"a key with {error}") from None
 
 
 def _pkcs12(store: _Store, data: bytes) -> PKCS12KeyAndCertificates:
@@ -227,6 +250,10 @@ def _pkcs12(store: _Store, data: bytes) -> PKCS12KeyAndCertificates:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise store.error(_NEEDS_EXTRA) from None
+    try:
+        check_pkcs12(data)
+    except TooMuchWorkError as error:
+        raise store.error(f"a PKCS#12 file with {error}") from None
     try:
         return pkcs12.load_pkcs12(data, (store.password or "").encode())
     except ValueError:

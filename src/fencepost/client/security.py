@@ -10,7 +10,13 @@ import ssl
 from dataclasses import dataclass, field
 
 from fencepost.client.errors import ConfigError
-from fencepost.client.key_files import TRUST_FLAGS, check_files, key_pair, trusted_certificates
+from fencepost.client.key_files import (
+    TRUST_FLAGS,
+    check_files,
+    check_key_file,
+    key_pair,
+    trusted_certificates,
+)
 from fencepost.client.pem import load_pem
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER, TokenSource
 from fencepost.log.configdef import ConfigError as KeyFileError
@@ -87,6 +93,8 @@ class Security:
             trusted = trusted_certificates(_Stores(self))
             # A client's key may be readable for a group of programs, as Kafka's may.
             pair = None if self.key_file else key_pair(_Stores(self), is_private=False)
+            if self.key_file is not None:
+                check_key_file(self.key_file)
         except KeyFileError as error:
             raise ConfigError(error.key, error.value, f"must be {error.allowed}") from None
         context = ssl.create_default_context(cadata=trusted)

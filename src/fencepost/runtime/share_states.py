@@ -6,6 +6,11 @@ run is `runtime.coordinator`. Here a request for many share partitions becomes a
 and the log is pruned. A request arrives from another broker (`runtime.requests.share_group_state`)
 or from this one (`runtime.share_state_client`).
 
+A write of thousands of batches is decided as several of `WRITTEN_AT_ONCE` each, of which the last
+brings the start offset: merging all in one decision would hold up the event loop. Merged is the
+same, in whatever order. If the coordinator fails between them, some batches are stored of a write
+that is not answered, which a leader has to expect of any write.
+
 As in Kafka, a request without a group id, without topics, or with a topic without partitions is
 answered with no rows at all.
 """
@@ -13,14 +18,15 @@ answered with no rows at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from fencepost.machines.image import ClusterImage, ImageDelta
-from fencepost.machines.share.state_batch import SharePartitionKey
+from fencepost.machines.share.state_batch import STATE_BATCHES_MAX, SharePartitionKey
 from fencepost.machines.share_state.coordinator import Decision, PruneLog, ShareStateCoordinator
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind
@@ -39,6 +45,11 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 log = logging.getLogger(__name__)
+
+WRITTEN_AT_ONCE: Final = 2_000
+"""How many batches of a write one decision merges: some milliseconds."""
+_UNCHANGED: Final = -1
+"""As the start offset of a write: it stays what it is; so does the delivery complete count."""
 
 Decide = Callable[[ShareStateCoordinator, SharePartitionKey, Any, Any, int], Decision]
 """Decides about a row of a request: its key, its data, the token, the wall clock."""
@@ -136,9 +147,40 @@ class ShareStateCoordinators(TopicCoordinators[ShareStateCoordinator]):
             response.results.append(api.topic(topic_id=topic.topic_id, partitions=rows))
             for position, data in enumerate(topic.partitions):
                 key = SharePartitionKey(request.group_id, topic.topic_id, data.partition)
-                decide = partial(self._decide, api, key, data)
-                self.submit(key.coordinator_key, decide, partial(take, rows, position))
-                yield None
+                yield from self._answer_row(api, key, data, partial(take, rows, position))
+
+    def _answer_row(
+        self,
+        api: ShareStateApi,
+        key: SharePartitionKey,
+        data: Any,
+        on_row: Callable[[ErrorCode, Any], None],
+    ) -> Pieces[None]:
+        """Have one row decided, a large write in parts; the first that fails is the answer."""
+        failures: list[tuple[ErrorCode, Any]] = []
+
+        def decide(part: Any, machine: ShareStateCoordinator, token: Any) -> Decision:
+            if failures:  # what follows is not written
+                decision = Decision()
+                decision.reply(token, None)
+                return decision
+            decision = self._decide(api, key, part, machine, token)
+            failures.extend((ErrorCode.NONE, row) for _, row in decision.replies if row.error_code)
+            return decision
+
+        def on_part(error: ErrorCode, row: Any) -> None:
+            if error:
+                failures.append((error, row))
+
+        def on_last(error: ErrorCode, row: Any) -> None:
+            on_row(*(failures[0] if failures else (error, row)))
+
+        parts = [data] if api.row is not writing.PartitionResult else list(write_parts(data))
+        for number, part in enumerate(parts, 1):
+            # Each part has a callback of its own: requests are told apart by it.
+            on_reply = on_last if number == len(parts) else partial(on_part)
+            self.submit(key.coordinator_key, partial(decide, part), on_reply)
+            yield None
 
     def _decide(
         self,
@@ -169,6 +211,24 @@ class ShareStateCoordinators(TopicCoordinators[ShareStateCoordinator]):
         coordinator = None if index is None else self.runtime.get(index)
         if coordinator is not None:
             coordinator.partition.advance_log_start(message.offset, leader_epoch)
+
+
+def write_parts(data: writing.PartitionData) -> Iterator[writing.PartitionData]:
+    """A write in parts that are each decided; one that is refused anyhow is left whole."""
+    batches = data.state_batches
+    is_refused = len(batches) > STATE_BATCHES_MAX or any(
+        one.first_offset > one.last_offset for one in batches
+    )
+    rest = 0
+    while len(batches) - rest > WRITTEN_AT_ONCE and not is_refused:
+        part = copy(data)
+        part.state_batches = batches[rest : rest + WRITTEN_AT_ONCE]
+        part.start_offset = part.delivery_complete_count = _UNCHANGED
+        yield part
+        rest += WRITTEN_AT_ONCE
+    last = copy(data)
+    last.state_batches = batches[rest:]
+    yield last
 
 
 def error_row(api: ShareStateApi, partition: int, error: ErrorCode) -> Any:

@@ -16,6 +16,8 @@ from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SecurityProtocol
 from fencepost.testing.certificates import CertificateAuthority
 
+from ...endless_keys import pbes2, pem, pkcs12
+
 CA = CertificateAuthority()
 ONE = CA.issue("one")
 KEY, CHAIN, LOCATION = (
@@ -58,6 +60,30 @@ def test_a_key_with_a_password(tmp_path):
         with pytest.raises(ConfigError, match=says) as caught:
             server_tls(listener({**keys, **more}), SSL)
         assert "other" not in str(caught.value)
+
+
+def test_a_key_that_takes_for_ever_to_decrypt(tmp_path):
+    """The number of iterations is its maker's choice, and OpenSSL would begin."""
+    bomb = pem(pbes2(2**31 - 1))
+    path = tmp_path / "one.pem"
+    path.write_text(bomb + ONE.certificate_pem)
+    path.chmod(0o600)
+    hush = {TYPE: "PEM", "ssl.key.password": "hush"}
+    for keys, key in (
+        ({**hush, LOCATION: str(path)}, LOCATION),
+        ({**hush, KEY: bomb, CHAIN: ONE.certificate_pem}, KEY),
+    ):
+        with pytest.raises(ConfigError, match="at most 5000000 iterations") as caught:
+            server_tls(listener(keys), SSL)
+        assert caught.value.key == key
+        assert "BEGIN" not in str(caught.value)
+    path.write_bytes(pkcs12(pbes2(1), 2**31 - 1))
+    for keys in (
+        {LOCATION: str(path), PASSWORD: "hush"},
+        {"ssl.truststore.location": str(path), "ssl.truststore.password": "hush"},
+    ):
+        with pytest.raises(ConfigError, match="at most 5000000 iterations"):
+            (key_pair if LOCATION in keys else trusted_certificates)(listener(keys))
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from fencepost.machines.coordinator import Decision, Producer
 from fencepost.runtime.coordinator import CoordinatorState
-from fencepost.runtime.coordinator.coordinator import RETRY_MS
+from fencepost.runtime.coordinator.batches import RECORDS_AT_ONCE
+from fencepost.runtime.coordinator.coordinator import ANSWERED_AT_ONCE, RETRY_MS
 from fencepost.wire.errors import ErrorCode
 
 from .coordinator_world import INDEX, CoordinatorWorld
@@ -95,7 +97,10 @@ def test_thousands_of_queued_operations_are_worked_off(world: CoordinatorWorld) 
     first = world.ask(decide)
     world.commit()
     assert world.replies[first] == (NONE, None)
+    assert len(world.replies) <= ANSWERED_AT_ONCE, "the rest waits for later turns"
+    world.run()
     assert [world.replies[token] for token in tokens] == [(NONE, "set")] * 5_000
+    assert world.order == sorted(world.order)
 
 
 def test_an_append_that_waits_for_its_turn_keeps_decisions_waiting(world: CoordinatorWorld) -> None:
@@ -506,3 +511,59 @@ def test_a_decision_may_have_to_leave_room(world: CoordinatorWorld) -> None:
     assert world.replies[fits] == (NONE, "set")
     assert world.replies[refused] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert world.coordinator.machine.texts["a"][0] == "x" * (limit // 2)
+
+
+def test_a_long_decision_is_appended_in_pieces() -> None:
+    """Others have turns between its batches; further operations wait for the last."""
+    world = CoordinatorWorld(max_message_bytes=1_000_000)
+    world.start()
+    world.commit()
+    count = 5 * RECORDS_AT_ONCE + 1
+    records = [(f"n{number}", "1") for number in range(count)]
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records, is_atomic=False))
+    assert len(world.toy.texts) == RECORDS_AT_ONCE
+    behind = world.get("n0")
+    lengths = []
+    while world.turns:
+        world.run(1)
+        lengths.append(len(world.toy.texts))
+        world.commit()
+    assert max(after - before for before, after in pairwise(lengths)) == RECORDS_AT_ONCE
+    assert lengths[-1] == count
+    assert world.order == [token, behind]
+
+
+def test_a_coordinator_that_is_unloaded_writes_no_more_of_a_long_decision(
+    world: CoordinatorWorld,
+) -> None:
+    records = [(f"n{number}", "1") for number in range(3 * RECORDS_AT_ONCE)]
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records, is_atomic=False))
+    end_offset = world.log.end_offset
+    world.follow(2)
+    world.run()
+    assert world.log.end_offset == end_offset
+    assert world.replies[token] == (ErrorCode.NOT_COORDINATOR, None)
+
+
+def test_answers_that_wait_for_their_turn_are_dropped_with_the_coordinator(
+    world: CoordinatorWorld,
+) -> None:
+    tokens = [world.set(f"n{number}", "1") for number in range(3 * ANSWERED_AT_ONCE)]
+    world.commit()
+    world.follow(2)
+    world.run()
+    errors = [world.replies[token][0] for token in tokens]
+    answered = errors.count(NONE)
+    assert 0 < answered <= ANSWERED_AT_ONCE
+    assert set(errors[answered:]) == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_an_answer_that_waits_for_its_turn_is_not_late(world: CoordinatorWorld) -> None:
+    tokens = [world.set(f"n{number}", "1") for number in range(3 * ANSWERED_AT_ONCE)]
+    world.commit()
+    world.advance(6_000)
+    world.run()
+    assert {world.replies[token][0] for token in tokens} == {NONE}
+    late = world.set("n", "1")
+    world.advance(6_000)
+    assert world.replies[late][0] is ErrorCode.COORDINATOR_NOT_AVAILABLE

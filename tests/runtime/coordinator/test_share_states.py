@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from fencepost.machines.group.partitioner import partition_for
@@ -92,12 +93,21 @@ class ShareStates(CoordinatorWorld):
             for key in keys
         ]
 
-    def write_state(self, key: SharePartitionKey = KEY, first: int = 0) -> list[Any]:
-        batch = writing.StateBatch(
-            first_offset=first, last_offset=first, delivery_state=2, delivery_count=1
-        )
+    def write_state(
+        self, key: SharePartitionKey = KEY, first: int = 0, *more: int, start_offset: int = 0
+    ) -> list[Any]:
+        batches = [
+            writing.StateBatch(
+                first_offset=one, last_offset=one, delivery_state=2, delivery_count=1
+            )
+            for one in (first, *more)
+        ]
         data = writing.PartitionData(
-            partition=0, state_epoch=1, leader_epoch=0, start_offset=0, state_batches=[batch]
+            partition=0,
+            state_epoch=1,
+            leader_epoch=0,
+            start_offset=start_offset,
+            state_batches=batches,
         )
         topic = writing.WriteStateData(topic_id=key.topic_id, partitions=[data])
         return self.answer(
@@ -218,6 +228,81 @@ def test_timers_of_a_lost_epoch_do_not_fire() -> None:
     world.follow(2)
     world.advance(1_000_000)
     assert world.log.start_offset == 0
+
+
+def test_a_large_write_is_decided_in_parts() -> None:
+    """Merging tens of thousands of batches would hold up the event loop."""
+    world = begun(ShareStates(max_message_bytes=10_000_000))
+    sizes: list[tuple[int, int]] = []
+    machine = world.machine_of_states
+    decide = machine.decide_write
+
+    def decide_write(key: Any, asked: Any, *rest: Any) -> Any:
+        sizes.append((len(asked.state_batches), asked.start_offset))
+        return decide(key, asked, *rest)
+
+    world.coordinator.machine.decide_write = decide_write  # type: ignore[method-assign]
+    offsets = range(7, 10_007, 2)
+    answers = world.write_state(KEY, *offsets, start_offset=7)
+    assert answers == []
+    world.commit()
+    world.run()
+    assert error_of(answers) is ErrorCode.NONE
+    assert sizes == [(2_000, -1), (2_000, -1), (1_000, 7)]
+    state = machine.states[KEY]
+    assert [one.first_offset for one in state.batches] == list(offsets)
+    assert state.start_offset == 7
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2])
+def test_a_large_write_of_which_a_part_fails_is_answered_once(parts: int) -> None:
+    world = begun(ShareStates(max_message_bytes=10_000_000))
+    machine = world.machine_of_states
+    decide, count = machine.decide_write, 0
+
+    def decide_write(key: Any, asked: Any, *rest: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == parts + 1:
+            asked.leader_epoch = -1
+        return decide(key, asked, *rest)
+
+    world.coordinator.machine.decide_write = decide_write  # type: ignore[method-assign]
+    answers = world.write_state(KEY, *range(0, 10_000, 2), start_offset=3)
+    world.commit()
+    world.run()
+    assert error_of(answers) is ErrorCode.INVALID_REQUEST
+    assert len(answers) == 1
+    assert machine.states[KEY].start_offset == 0, "it moves with the last part alone"
+    world.follow(2)
+    world.lead(4)
+    world.commit()
+    world.run()
+    again = world.write_state(KEY, *range(0, 10_000, 2), start_offset=3)
+    world.commit()
+    world.run()
+    assert error_of(again) is ErrorCode.NONE
+    assert len(world.machine_of_states.states[KEY].batches) == 4_998
+
+
+@pytest.mark.parametrize("offsets", [range(0, 2 * 50_001, 2), [*range(0, 4_000, 2), -5]])
+def test_a_large_write_that_is_refused_anyhow_leaves_nothing(offsets: list[int]) -> None:
+    world = begun(ShareStates(max_message_bytes=10_000_000))
+    answers: list[Any] = []
+    batches = [
+        writing.StateBatch(
+            first_offset=abs(one), last_offset=one, delivery_state=2, delivery_count=1
+        )
+        for one in offsets
+    ]
+    data = writing.PartitionData(partition=0, state_epoch=1, state_batches=batches)
+    topic = writing.WriteStateData(topic_id=KEY.topic_id, partitions=[data])
+    request = writing.WriteShareGroupStateRequest(group_id=KEY.group_id, topics=[topic])
+    for _ in world.states.answer(request, answers.append):
+        pass
+    world.commit()
+    assert error_of(answers) is ErrorCode.INVALID_REQUEST
+    assert world.machine_of_states.states[KEY].batches == ()
 
 
 def test_requests_without_rows_are_answered_without_rows() -> None:

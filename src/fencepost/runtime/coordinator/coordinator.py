@@ -36,19 +36,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
-from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.errors import BatchError
-from fencepost.batch.records import build_batch
 from fencepost.log.errors import LogError
 from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName, Work, WorkResult
 from fencepost.runtime.cooperative import Lane, Pieces
+from fencepost.runtime.coordinator.batches import RECORDS_AT_ONCE, Chunk, batches_of
 from fencepost.runtime.coordinator.elsewhere import RunElsewhere, WorkElsewhere, run_at_once
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
 from fencepost.runtime.coordinator.loader import Decompress, ReadLog, RecordCodec, load_pieces
@@ -66,8 +65,8 @@ RETRY_MS: Final = 500
 MAX_WAITING: Final = 100_000
 MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
 
-_RECORD_OVERHEAD_BYTES: Final = 32
-_BATCH_OVERHEAD_BYTES: Final = 61
+ANSWERED_AT_ONCE: Final = 100
+"""So many answers leave in one turn of the event loop; a rebalance may have thousands."""
 
 CONCERNS_SENDER: Final = frozenset(
     {
@@ -166,13 +165,6 @@ class _Operation(NamedTuple):
     retry_name: Any = None
 
 
-class _Chunk(NamedTuple):
-    """A batch, and the records in it."""
-
-    batch: bytearray
-    records: list[Any]
-
-
 class Coordinator(Generic[M]):
     """See the module docstring. Everything happens on the thread that runs the node."""
 
@@ -201,6 +193,7 @@ class Coordinator(Generic[M]):
         self._queue: deque[_Operation] = deque()
         self._is_draining = False  # the queue is being worked on
         self._is_writing = False  # an operation is decided, and not yet appended or refused
+        self._releases_later = False  # answers that may leave wait for a later turn
         self._next_offset = partition.log.start_offset
         self._is_read = False  # all of the partition is applied, perhaps not committed
         self._appended_offset = 0
@@ -344,65 +337,33 @@ class Coordinator(Generic[M]):
         decision: Decision[Any] = Decision()
         try:
             decision = operation.decide(self.machine)
-            chunks = self._chunks_of(decision)
         except Exception:
             log.exception("%s: a decision failed", self.partition)
             self._refuse(operation, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            self._carry_out(operation, decision, chunks)
+            self._carry_out(operation, decision, self._batches_of(decision))
 
     # -- writing ---------------------------------------------------------------------------
 
-    def _chunks_of(self, decision: Decision[Any]) -> deque[_Chunk]:
-        """The batches of a decision: one, or as many as it needs if it may be split."""
-        end = decision.transaction_end
-        if end is None and not decision.records:
-            return deque()
-        wall_ms = self._ports.wall_ms()
-        if end is not None:
-            assert not decision.records, "a marker is written alone"
-            marker = build_end_txn_marker(
-                committed=end.committed,
-                coordinator_epoch=end.coordinator_epoch,
-                producer_id=end.producer_id,
-                producer_epoch=end.producer_epoch,
-                timestamp_ms=wall_ms,
-            )
-            return deque([_Chunk(marker, [])])
-        is_atomic = decision.is_atomic or decision.producer is not None
-        most_bytes = self.partition.max_batch_bytes
-        rows: list[list[tuple[bytes, bytes | None]]] = []
-        records: list[list[Any]] = []
-        size_bytes = 0
-        for record in decision.records:
-            key, value = self._kind.codec.encode(record)
-            item_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
-            if not rows or (not is_atomic and size_bytes + item_bytes > most_bytes):
-                rows.append([])
-                records.append([])
-                size_bytes = _BATCH_OVERHEAD_BYTES
-            rows[-1].append((key, value))
-            records[-1].append(record)
-            size_bytes += item_bytes
-        stamps: dict[str, Any] = {}
-        if decision.producer is not None:
-            stamps = {
-                "producer_id": decision.producer.producer_id,
-                "producer_epoch": decision.producer.producer_epoch,
-                "base_sequence": 0,
-                "transactional": True,
-            }
-        compression = self._kind.compression
-        return deque(
-            _Chunk(build_batch(some, timestamp_ms=wall_ms, compression=compression, **stamps), of)
-            for some, of in zip(rows, records, strict=True)
+    def _batches_of(self, decision: Decision[Any]) -> Iterator[Chunk]:
+        return batches_of(
+            decision,
+            self._kind.codec,
+            most_bytes=self.partition.max_batch_bytes,
+            wall_ms=self._ports.wall_ms(),
+            compression=self._kind.compression,
         )
 
     def _carry_out(
-        self, operation: _Operation, decision: Decision[Any], chunks: deque[_Chunk]
+        self, operation: _Operation, decision: Decision[Any], chunks: Iterator[Chunk]
     ) -> None:
         """Apply and append the next batch, or finish behind the last one."""
-        chunk = chunks.popleft() if chunks else None
+        try:
+            chunk = next(chunks, None)
+        except Exception:
+            log.exception("%s: cannot encode the records of a decision", self.partition)
+            self._refuse(operation, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         if chunk is None and not decision.changes:
             self._finish(operation, decision)
             return
@@ -423,7 +384,7 @@ class Coordinator(Generic[M]):
         else:
             self._append(operation, decision, chunk, chunks)
 
-    def _apply(self, decision: Decision[Any], chunk: _Chunk | None) -> None:
+    def _apply(self, decision: Decision[Any], chunk: Chunk | None) -> None:
         machine = self.machine
         for change in decision.changes:
             machine.apply_change(change)
@@ -440,8 +401,8 @@ class Coordinator(Generic[M]):
         self,
         operation: _Operation,
         decision: Decision[Any],
-        chunk: _Chunk,
-        rest: deque[_Chunk],
+        chunk: Chunk,
+        rest: Iterator[Chunk],
     ) -> None:
         def on_appended(error: ErrorCode, next_offset: int) -> None:
             if self.state is not CoordinatorState.ACTIVE:
@@ -454,7 +415,10 @@ class Coordinator(Generic[M]):
             self._appended_offset = next_offset
             self._uncommitted.append((next_offset, len(chunk.batch)))
             self._uncommitted_bytes += len(chunk.batch)
-            self._carry_out(operation, decision, rest)
+            if len(decision.records) > RECORDS_AT_ONCE and not decision.is_atomic:
+                self._lane.later(lambda: self._go_on(operation, decision, rest))
+            else:
+                self._carry_out(operation, decision, rest)
 
         self.partition.append(
             chunk.batch,
@@ -463,6 +427,13 @@ class Coordinator(Generic[M]):
             producer=decision.producer,
             end=decision.transaction_end,
         )
+
+    def _go_on(
+        self, operation: _Operation, decision: Decision[Any], chunks: Iterator[Chunk]
+    ) -> None:
+        """The next batch of many, in a later turn; further operations wait until the last."""
+        if self.state is CoordinatorState.ACTIVE:
+            self._carry_out(operation, decision, chunks)
 
     def _finish(self, operation: _Operation, decision: Decision[Any]) -> None:
         """All of it is in the log: set timers, hold the answers, go on with what waits."""
@@ -546,14 +517,24 @@ class Coordinator(Generic[M]):
     # -- answering -------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Let go what rests on nothing but committed records."""
+        """Let go what rests on nothing but committed records; of many some, the rest later."""
+        if self._releases_later:
+            return
         rules = self._kind.rules
         end = rules.answers_up_to(self._appended_offset, self._committed_offset)
-        for answer in self._held.release(end):
+        for number, answer in enumerate(self._held.release(end), 1):
             if answer.token is NO_TOKEN:
                 self._kind.on_send(answer.value, self.leader_epoch)
             else:
                 self._answer(answer.token, ErrorCode.NONE, answer.value)
+            if number == ANSWERED_AT_ONCE:
+                self._releases_later = True
+                self._lane.later(self._release_more)
+                return
+
+    def _release_more(self) -> None:
+        self._releases_later = False
+        self._release()
 
     def _late(self, tokens: list[Any]) -> None:
         """Answer requests that have waited for a commit for too long; it may still come."""

@@ -71,6 +71,9 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}  # in the order they came
+        self.protocol_users: dict[str, int] = {}  # protocol -> how many members support it
+        self.joined_count = 0
+        """How many members wait in JoinGroup."""
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.state_timestamp_ms = -1
         self.subscribed_topics: frozenset[str] | None = None
@@ -86,6 +89,7 @@ class ClassicGroup:
         """A copy that a decision may change as it likes."""
         draft = copy(self)
         draft.members = dict(self.members)
+        draft.protocol_users = dict(self.protocol_users)
         draft.static_members = dict(self.static_members)
         draft.pending_members = dict(self.pending_members)
         draft.pending_sync = dict(self.pending_sync)
@@ -106,12 +110,12 @@ class ClassicGroup:
         self.protocol = value.protocol
         self.leader_id = value.leader
         self.state_timestamp_ms = value.current_state_timestamp
-        self.members = {}
+        self.members, self.protocol_users, self.joined_count = {}, {}, 0
         for stored in value.members:
             member = Member.from_record(stored, value.protocol)
             if stored.member_id in before:
                 member = member.with_ephemeral_half_of(before[stored.member_id])
-            self.members[member.member_id] = member
+            self._put(member)
         self.measure()
         self._index_static_members()
         if not self.members:
@@ -161,9 +165,33 @@ class ClassicGroup:
         assert self.protocol_type == protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.members[member.member_id] = member
+        self._put(member)
         self.size_bytes += member.size_bytes
         self._drop_pending(member.member_id)
+
+    def _put(self, member: Member) -> None:
+        """The member is this one, in the place of the one of its id if there is one."""
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._count(before, -1)
+        self.members[member.member_id] = member
+        self._count(member, 1)
+
+    def _take_out(self, member_id: str) -> Member | None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+        return member
+
+    def _count(self, member: Member, change: int) -> None:
+        """Bring the sums over members up to date: a request looks at these, not at thousands."""
+        if member.awaits_join:
+            self.joined_count += change
+        users = self.protocol_users
+        for name in {name for name, _ in member.protocols}:
+            left = users[name] = users.get(name, 0) + change
+            if not left:
+                del users[name]
 
     def add_pending(self, member_id: str) -> None:
         """An id is given out; the client may join with it."""
@@ -179,7 +207,12 @@ class ClassicGroup:
     def update(self, member_id: str, **changes: Any) -> Member:
         """The member is another in these fields from now on; the member as it is then."""
         before = self.members[member_id]
-        member = self.members[member_id] = before._replace(**changes)
+        member = before._replace(**changes)
+        if "protocols" in changes:
+            self._put(member)
+        else:
+            self.members[member_id] = member
+            self.joined_count += member.awaits_join - before.awaits_join
         if "protocols" in changes or "assignment" in changes:
             self.size_bytes += member.size_bytes - before.size_bytes
         return member
@@ -199,7 +232,7 @@ class ClassicGroup:
 
     def remove(self, member_id: str) -> None:
         """Forget a member or a pending member; the next in line leads if it did."""
-        member = self.members.pop(member_id, None)
+        member = self._take_out(member_id)
         if member is not None:
             self.size_bytes -= member.size_bytes
             if member.instance_id is not None:
@@ -211,10 +244,10 @@ class ClassicGroup:
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
         """A static member came back under a new id; the old member, whose requests wait in vain."""
-        old = self.members.pop(old_id)
-        assert old.instance_id is not None
+        old = self._take_out(old_id)
+        assert old is not None and old.instance_id is not None
         new = old._replace(member_id=new_id, join_token=None, sync_token=None, is_new=False)
-        self.members[new_id] = new
+        self._put(new)
         self.size_bytes += new.size_bytes - old.size_bytes
         self.static_members[old.instance_id] = new_id
         if self.leader_id == old_id:
@@ -247,14 +280,9 @@ class ClassicGroup:
         return False
 
     @property
-    def joined_count(self) -> int:
-        """How many members wait in JoinGroup."""
-        return sum(member.awaits_join for member in self.members.values())
-
-    @property
     def has_all_joined(self) -> bool:
         """Whether all members have joined the next generation."""
-        return not self.pending_members and all(m.awaits_join for m in self.members.values())
+        return not self.pending_members and self.joined_count == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -295,14 +323,12 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def _candidates(self) -> dict[str, None]:
-        common: dict[str, None] | None = None
-        for member in self.members.values():
-            names = {name for name, _ in member.protocols}
-            if common is None:
-                common = dict.fromkeys(name for name, _ in member.protocols)
-            else:
-                common = {name: None for name in common if name in names}
-        return common or {}
+        """The protocols that all members support, in the order of the first member's."""
+        first = next(iter(self.members.values()), None)
+        if first is None:
+            return {}
+        users, count = self.protocol_users, len(self.members)
+        return {name: None for name, _ in first.protocols if users[name] == count}
 
     def begin_generation(self) -> None:
         """The members that are there become the next generation, which the leader assigns."""
