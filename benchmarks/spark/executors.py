@@ -17,7 +17,10 @@ import os
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import psutil
 from pyspark.sql import SparkSession

@@ -18,15 +18,18 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 import numpy as np
 import pyarrow as pa
 
-from fencepost.spark.storage import storage_at
+from fencepost.arrow.storage import storage_at
 from fencepost.spark.tables.batches import MergeOptions, Reach, apply_batch
 from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, decode_records
 from fencepost.spark.tables.lakes import in_lake

@@ -31,6 +31,10 @@ try:
     fencepost.arrow.scan(servers, pattern="t")
 except fencepost.arrow.ArgumentError as error:
     print(error)
+try:
+    fencepost.arrow.scan(servers, topics="t", archive="/no/archive")
+except fencepost.arrow.ArgumentError as error:
+    assert "no archive: there is no" in str(error), error
 strange = sorted(name for name in sys.modules if name.startswith("fencepost.spark"))
 assert not strange, strange
 """

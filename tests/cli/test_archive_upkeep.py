@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
+from fencepost.arrow.archive.layout import STATE, Layout
 from fencepost.cli.archive import compacting, upkeep
 from fencepost.cli.main import main
 from fencepost.spark.archive import checking, compaction, maintaining
-from fencepost.spark.archive.layout import STATE, Layout
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(upkeep, "open_session", session)
     monkeypatch.setattr(compacting, "open_session", session)
     monkeypatch.setattr("fencepost.spark.archive.running.in_tasks", lambda spark: None)
-    monkeypatch.setattr("fencepost.spark.archive.state.read_state", fails)
+    monkeypatch.setattr("fencepost.arrow.archive.state.read_state", fails)
     monkeypatch.setattr(maintaining, "read_state", fails)
     monkeypatch.setattr(checking, "verify", fails)
     monkeypatch.setattr(compaction, "compact", fails)

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import pytest
 
+from fencepost.arrow.archive.layout import Layout
 from fencepost.batch.records import build_batch
 from fencepost.cli.commands import COMMANDS
 from fencepost.cli.main import build_parser, main
@@ -24,7 +25,6 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
-from fencepost.spark.archive.layout import Layout
 from fencepost.spark.archive.query import prepare
 
 from ..ports import address_of, refusing_port
@@ -110,6 +110,8 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("sim", "explore-partition"): ["--states", "50"],
     ("sim", "play"): ["{scenario}"],
     ("sim", "list"): [],
+    ("completion",): ["fish"],
+    ("man",): ["topics"],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
@@ -145,6 +147,7 @@ NOT_RUN = {
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
     ("spark", "forget"),
+    ("spark", "keep"),
     *(("spark", "checkpoint", action) for action in ("show", "move", "convert", "translate")),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
@@ -163,6 +166,7 @@ NOT_RUN = {
     ("archive", "offsets"),
     ("tables", "run"),
     ("archive", "translate"),
+    ("archive", "continue"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or

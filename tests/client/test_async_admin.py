@@ -53,6 +53,18 @@ def part(served: str, topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
+def test_clients_of_another_event_loop_are_answered(served: str):
+    """Transports of uvloop are no subclass of asyncio's."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def look() -> str:
+        async with AsyncCluster(served) as cluster:
+            return (await AsyncAdmin(cluster).describe_cluster()).cluster_id
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(look())
+
+
 def test_every_method_of_the_blocking_admin_has_a_twin_with_the_same_arguments():
     public = {name for name in dir(Admin) if not name.startswith("_")}
     assert public and public <= set(dir(AsyncAdmin))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.storage import storage_at
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
@@ -22,7 +23,6 @@ from fencepost.spark.checkpoint_edit import (
     with_offsets,
 )
 from fencepost.spark.offset_translation import identified
-from fencepost.spark.storage import storage_at
 
 from . import apache
 from .conftest import SPARK_KAFKA, jars_or_skip, one_node

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.arrow.archive.layout import CHECKPOINT, Layout
+from fencepost.arrow.archive.state import read_state
+from fencepost.arrow.checkpoint import read_checkpoint
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
 from fencepost.spark.archive.checking import verify
-from fencepost.spark.archive.layout import CHECKPOINT, Layout
-from fencepost.spark.archive.state import read_state
-from fencepost.spark.checkpoint import read_checkpoint
 
 from ..spark.storage.seaweed import BUCKET, S3Server, binary, s3_server
 from ..waiting import eventually

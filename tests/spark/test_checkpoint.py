@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.arrow.offsets import Position
-from fencepost.client.metadata import TopicPartition
-from fencepost.spark import checkpoint
-from fencepost.spark.checkpoint import (
+from fencepost.arrow import checkpoint
+from fencepost.arrow.checkpoint import (
     FILE_BYTES_MAX,
     CheckpointError,
     read_checkpoint,
 )
+from fencepost.arrow.offsets import Position
+from fencepost.client.metadata import TopicPartition
 
 from .checkpoints import QUERY_ID, offsets_text, write_checkpoint
 

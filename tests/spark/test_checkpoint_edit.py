@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.arrow.checkpoint import CheckpointError, read_checkpoint
 from fencepost.arrow.offsets import Position, StreamOffset
+from fencepost.arrow.storage import Storage, storage_at
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import checkpoint_files
-from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
 from fencepost.spark.checkpoint_edit import (
     JAR,
     OTHER,
@@ -32,7 +33,6 @@ from fencepost.spark.checkpoint_files import (
     offset_text,
     parse_offsets_file,
 )
-from fencepost.spark.storage import Storage, storage_at
 
 from .checkpoints import METADATA, write_checkpoint
 from .storage.stores import faulty

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.storage import storage_at
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 from fencepost.spark.checkpoint_edit import OURS, open_checkpoint, plan_offsets, with_offsets
 from fencepost.spark.checkpoint_files import checksums_of
-from fencepost.spark.storage import storage_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -165,7 +165,7 @@ def test_a_full_memory_fits_and_a_larger_one_is_none():
     assert decode(encode(decision, SINK), SINK) == decision
     assert len(encode(decision, SINK)) <= 6
     larger = encode(replace(DECISION, memory=memory.with_key("one more", 1, 1)), SINK)
-    with pytest.raises(DecisionError, match=f"remembers {KEYS_MAX + 1} keys"):
+    with pytest.raises(DecisionError, match=f"memory is no list of at most {KEYS_MAX}"):
         decode(larger, SINK)
 
 
@@ -268,9 +268,38 @@ def test_what_is_no_decision(parts: list[str]):
 
 
 def test_a_decision_is_decompressed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
+    parts = encode(DECISION, SINK)
     monkeypatch.setattr(decisions, "DECISION_BYTES_MAX", 100)
     with pytest.raises(DecisionError, match="cut short, or too long"):
-        decode(encode(DECISION, SINK), SINK)
+        decode(parts, SINK)
+    with pytest.raises(ExactlyOnceError, match="more than can be decided at once"):
+        encode(DECISION, SINK)  # what could not be read again
+
+
+@pytest.mark.parametrize("name", ["transactions", "spare", "topics", "memory"])
+def test_lists_are_counted_before_they_are_looked_at(name: str, monkeypatch: pytest.MonkeyPatch):
+    """A few kilobytes, compressed, can be lists of millions, which take seconds to look through."""
+    for function in ("_identity", "_within"):
+        monkeypatch.setattr(decisions, function, lambda *_: pytest.fail("was looked at"))
+    most = max(decisions.TRANSACTIONS_MAX, decisions.TOPICS_READ_MAX, KEYS_MAX)
+    parts = packed({**content_of(DECISION), name: [0] * (most + 1)})
+    assert len(parts[0]) < 2_000
+    with pytest.raises(DecisionError, match=f"{name} is no list of at most"):
+        decode(parts, SINK)
+
+
+def test_the_most_transactions_of_a_decision_are_read_and_one_more_is_not_written():
+    one = DECISION.transactions[0]
+    many = tuple(
+        one._replace(transactional_id=f"{SINK}-0a1b2c3d-{number}-{number}-0", producer_id=number)
+        for number in range(decisions.TRANSACTIONS_MAX)
+    )
+    largest = replace(
+        DECISION, transactions=many, spare=tuple(each.transactional_id for each in many)
+    )
+    assert decode(encode(largest, SINK), SINK) == largest
+    with pytest.raises(ExactlyOnceError, match="more than can be decided at once"):
+        encode(replace(largest, transactions=(*many, one)), SINK)
 
 
 def test_more_transactions_than_can_be_decided_at_once(monkeypatch: pytest.MonkeyPatch):

@@ -26,6 +26,7 @@ from fencepost.spark import lineage_events
 from fencepost.spark.lineage import RUNS_MAX, LineageListener, LineageRun
 from fencepost.spark.lineage_events import OFFSETS_SCHEMA, Sender
 
+from ..waiting import eventually
 from .test_counters import report
 
 RUN = "6e1c1a3e-52c0-4a3a-a3f5-2f0a5b3d8a01"
@@ -162,18 +163,60 @@ def test_a_receiver_that_does_not_answer_holds_up_no_query(
     assert told.close()
     states = [one["eventType"] for one in kept.events]
     assert (states[0], states[-1]) == ("START", "COMPLETE")
-    assert 10 <= len(states) <= 14
-    assert caplog.text.count("some are dropped") in (1, 2)  # not for each
+    assert 10 <= len(states) <= 12
+    assert told.dropped == 102 - len(states)
+    assert caplog.text.count("10 events wait for their receiver: more are dropped") == 1
+    assert caplog.text.count(f"{told.dropped} events were dropped") == 1
     assert offsets(kept.events[-1]["inputs"][0]) == {0: (0, 100)}  # the end has it all
 
 
-def test_a_receiver_in_trouble_is_a_warning(caplog: pytest.LogCaptureFixture):
+def test_starts_and_ends_of_many_runs_do_not_wait_without_bound(
+    monkeypatch: Any, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(lineage_events, "WAITING_MAX", 10)
     kept = Kept()
-    kept.fails = True
+    kept.holds.clear()
     told = listener(kept)
+    for number in range(200):
+        run_id = str(uuid.UUID(int=number))
+        told.onQueryStarted(started(run_id))
+        told.onQueryTerminated(SimpleNamespace(id="a1", runId=run_id, exception=None))
+        assert len(told._sender._waiting) <= 10
+    kept.holds.set()
+    assert told.close()
+    assert told.dropped == 400 - len(kept.events)
+    assert len(kept.events) in (10, 11)
+    last = str(uuid.UUID(int=199))
+    newest = [(one["run"]["runId"], one["eventType"]) for one in kept.events[-2:]]
+    assert newest == [(last, "START"), (last, "COMPLETE")]
+    assert caplog.text.count("more are dropped") == 1
+
+
+def test_a_receiver_in_trouble_is_two_warnings_and_each_time_again(
+    caplog: pytest.LogCaptureFixture,
+):
+    kept = Kept()
+    told = listener(kept)
+
+    def fail_five_and_send_one(failed: int, sent: int) -> None:
+        kept.fails = True
+        for number in range(5):
+            told.onQueryStarted(started(str(uuid.UUID(int=number))))
+        eventually(lambda: told.failed == failed)
+        kept.fails = False
+        told.onQueryStarted(started())
+        eventually(lambda: len(kept.events) == sent)
+
+    fail_five_and_send_one(5, 1)
+    fail_five_and_send_one(10, 2)
+    kept.fails = True
     told.onQueryStarted(started())
     assert told.close()
-    assert f"an event of run {RUN} was not sent: OSError('no connection')" in caplog.text
+    assert told.failed == 11
+    assert caplog.text.count("was not sent: OSError('no connection')") == 3
+    assert f"an event of run {RUN} was not sent" in caplog.text
+    assert caplog.text.count("5 events were not sent") == 2
+    assert caplog.text.count("events were not sent") == 2
 
 
 def test_batch_jobs():

@@ -17,6 +17,7 @@ from fencepost.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fencepost.arrow.errors import (
+        ArchiveReadError,
         ArgumentError,
         BoundsError,
         DamagedRecordsError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fencepost.arrow.streaming import Stream
 
 __all__ = [
+    "ArchiveReadError",
     "ArgumentError",
     "BoundsError",
     "DamagedRecordsError",

@@ -1,4 +1,4 @@
-"""What a read asks of an archive; `fencepost.spark.archive.serving` answers from its files."""
+"""What a read asks of an archive; `fencepost.arrow.archive.serving` answers from its files."""
 
 from __future__ import annotations
 

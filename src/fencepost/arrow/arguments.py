@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.arrow.bounds import parse_bound
-from fencepost.arrow.errors import ArgumentError
+from fencepost.arrow.errors import ArchiveReadError, ArgumentError
 from fencepost.arrow.options import AtOffsets, Bound, Point, SourceOptions, Subscription
 from fencepost.client.config import ClientConfig
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST
+
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive
 
 Servers = str | Mapping[str, object] | ClientConfig
 TOPIC_CHARS_MAX: Final = 249
@@ -121,6 +125,31 @@ def end_of(value: object) -> Bound:
     return end
 
 
+def archive_of(directory: object, options: object) -> Archive | None:
+    """The archive in which a read begins, if one is named. ArgumentError."""
+    if directory is None:
+        if options is not None:
+            raise ArgumentError("archive_options", options, "are of an archive, and none is named")
+        return None
+    if not isinstance(directory, str | os.PathLike) or not os.fspath(directory).strip():
+        raise ArgumentError("archive", directory, "must be the directory of an archive")
+    given = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str | int | float)
+        for name, value in given.items()
+    ):
+        raise ArgumentError("archive_options", options, "must be settings of a store by name")
+    from fencepost.arrow.archive.serving import ServedArchive  # reads without one do without
+    from fencepost.arrow.storage import absolute
+
+    archive = ServedArchive(absolute(directory), tuple(sorted(given.items())))
+    try:
+        archive.topics()
+    except ArchiveReadError as error:
+        raise ArgumentError("archive", os.fspath(directory), str(error)) from error
+    return archive
+
+
 def source_options(
     client: ClientConfig,
     subscription: Subscription,
@@ -131,6 +160,7 @@ def source_options(
     max_offsets: object = None,
     min_partitions: object = None,
     stall_timeout_ms: object,
+    archive: Archive | None = None,
 ) -> SourceOptions:
     """The options of a read. ArgumentError."""
     if not isinstance(on_data_loss, str) or on_data_loss not in _LOSS:
@@ -149,6 +179,7 @@ def source_options(
         max_records_per_partition=None,
         plain_offsets=False,
         stall_timeout_ms=_required("stall_timeout_ms", stall_timeout_ms),
+        archive=archive,
     )
 
 

@@ -14,29 +14,35 @@ Common to all:
 * `isolation`: "read_committed" or "read_uncommitted", as the property `isolation.level`;
 * `on_data_loss`: "error" raises DataLossError where offsets that were to be read are gone or were
   rewritten, "warn" logs it (logger `fencepost.arrow`) and goes on with what is there;
-* `stall_timeout_ms`: how long a fetch may go without any record of its range.
+* `stall_timeout_ms`: how long a fetch may go without any record of its range;
+* `archive`: the directory of an archive of the topics (a path, s3://, ...) that has what brokers
+  have deleted (`backfill`), with `archive_options` for its store, as `storage_at` takes them.
 
 Raises ArgumentError for a wrong argument, ConfigError for a wrong property, UnknownTopic for a
-topic that does not exist, BoundsError where bounds do not fit the partitions, and the client's
-errors (`fencepost.client.errors.ClientError`) where brokers cannot be reached or refuse.
+topic that does not exist, BoundsError where bounds do not fit the partitions, ArchiveReadError for
+an archive that cannot be read, and the client's errors (`fencepost.client.errors.ClientError`)
+where brokers cannot be reached or refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
 from fencepost.arrow.arguments import (
     Servers,
+    archive_of,
     client_of,
     end_of,
     positive,
     source_options,
     subscription_of,
 )
+from fencepost.arrow.backfill import survey_for
 from fencepost.arrow.batch_planner import plan_batch
 from fencepost.arrow.bounds import parse_bound
 from fencepost.arrow.errors import ArgumentError
@@ -45,7 +51,6 @@ from fencepost.arrow.options import Point
 from fencepost.arrow.scanning import Scan
 from fencepost.arrow.shape import Shape
 from fencepost.arrow.streaming import Stream
-from fencepost.arrow.survey import Survey
 from fencepost.client.cluster import Cluster
 
 Topics = str | Iterable[str] | None
@@ -72,6 +77,8 @@ def scan(
     threads: int = 1,
     min_partitions: int | None = None,
     stall_timeout_ms: int = STALL_TIMEOUT_MS,
+    archive: str | PathLike[str] | None = None,
+    archive_options: Mapping[str, Any] | None = None,
 ) -> Scan:
     """A read of what is there from `start` up to `end`, planned now and read when iterated.
 
@@ -92,12 +99,13 @@ def scan(
         on_data_loss=on_data_loss,
         min_partitions=min_partitions,
         stall_timeout_ms=stall_timeout_ms,
+        archive=archive_of(archive, archive_options),
     )
     if positive("threads", threads) is None:
         raise ArgumentError("threads", threads, "must be a positive whole number")
     shape = Shape(columns, text, filters)
     with Cluster(config=client) as cluster:
-        ranges = plan_batch(options, Survey(options, cluster), shape.filter.narrowing)
+        ranges = plan_batch(options, survey_for(options, cluster), shape.filter.narrowing)
     return Scan(options, shape, ranges, threads)
 
 
@@ -121,6 +129,8 @@ def stream(
     on_data_loss: str = "error",
     max_offsets: int = MAX_OFFSETS,
     stall_timeout_ms: int = STALL_TIMEOUT_MS,
+    archive: str | PathLike[str] | None = None,
+    archive_options: Mapping[str, Any] | None = None,
 ) -> Stream:
     """A read that begins at `start`, or where another stream's `position` was, and goes on.
 
@@ -137,5 +147,6 @@ def stream(
         on_data_loss=on_data_loss,
         max_offsets=max_offsets,
         stall_timeout_ms=stall_timeout_ms,
+        archive=archive_of(archive, archive_options),
     )
     return Stream(options, Shape(columns, text, filters, with_offsets=True), position)

@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from fencepost.arrow.backfill import survey_for
 from fencepost.arrow.errors import OffsetError
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import SourceOptions
@@ -25,7 +26,6 @@ from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.ranges import read_range
 from fencepost.arrow.shape import Shape
 from fencepost.arrow.stream_planner import HOLD_S, Json, StreamPlanner
-from fencepost.arrow.survey import Survey
 from fencepost.client.cluster import Cluster
 
 POSITION_CHARS_MAX: Final = 64 * 1024 * 1024
@@ -47,7 +47,9 @@ class Stream:
         self._options = options
         self._shape = shape
         self._cluster = Cluster(config=options.client)
-        self._planner = StreamPlanner(options, Survey(options, self._cluster), sleep=self._sleep)
+        self._planner = StreamPlanner(
+            options, survey_for(options, self._cluster), sleep=self._sleep
+        )
         self._stopping = threading.Event()
         self._closed = False
         self._at: Json | None = None if position is None else _parsed(position)

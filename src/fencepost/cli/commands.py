@@ -47,6 +47,12 @@ COMMANDS: tuple[Command, ...] = (
         "cluster", "fencepost.cli.cluster", "run a cluster of several nodes on this machine", NODES
     ),
     Command("testing", "fencepost.cli.testing", "brokers with faults on demand, for tests", NODES),
+    Command(
+        "console",
+        "fencepost.cli.console",
+        "pages about a cluster in the browser, or one of them as text",
+        NODES,
+    ),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables", NODES),
     Command(
         "topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics", DATA
@@ -165,6 +171,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them", FILES),
     Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults", FILES),
+    Command(
+        "completion", "fencepost.cli.completion", "completion of command lines for a shell", FILES
+    ),
+    Command("man", "fencepost.cli.man", "manual pages of the commands", FILES),
 )
 
 

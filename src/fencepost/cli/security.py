@@ -85,31 +85,18 @@ def print_hash(arguments: argparse.Namespace) -> int:
 @command
 def explain(arguments: argparse.Namespace) -> int:
     """By the cluster's rules, its super users and its default."""
-    from fencepost.client.acls import AclBindingFilter
-    from fencepost.client.admin import Admin
-    from fencepost.machines.authorizer.decision import Policy
-    from fencepost.machines.image.acls import AclOperation, Pattern
-    from fencepost.views.acl_explanation import explain as explain_acls, sentence_of
+    from fencepost.machines.image.acls import AclOperation
+    from fencepost.views.acl_explanation import explaining, sentence_of
     from fencepost.views.tables import escaped
 
     principal = principal_of(arguments.principal)
     operation = operation_of(arguments.operation)
     if operation is AclOperation.ALL:
         raise UsageError("ALL stands for many operations: name one of them")
-    kind, name = resource_of(arguments.resource)
+    resource = resource_of(arguments.resource)
     with open_cluster(arguments) as cluster:
-        wanted = AclBindingFilter(kind, name, pattern_type=Pattern.MATCH)
-        rules = Admin(cluster).describe_acls(wanted)
-        configs, unknown = _configs_of_cluster(cluster)
-    if unknown is None and configs.get("super.users", "") is None:
-        unknown = "the broker does not show super.users"
-    supers = (configs.get("super.users") or "").split(";")
-    policy = Policy(
-        frozenset(one.strip() for one in supers if one.strip()),
-        (configs.get("allow.everyone.if.no.acl.found") or "").lower() == "true",
-    )
-    host = arguments.host
-    found = explain_acls(rules, principal, operation, (kind, name), host=host, policy=policy)
+        asking = explaining(cluster, principal, operation, resource, arguments.host)
+        found, unknown = cluster.run(asking)
     if arguments.json:
         print_json(found)
         return 0

@@ -79,6 +79,11 @@ def _add_replay(actions: Any) -> None:
     replay = actions.add_parser("replay", help="run one seed, or a shrunk recording, again")
     replay.add_argument("what", metavar="SEED|FILE", help="a seed, or what `shrink --out` wrote")
     replay.add_argument("--words", action="store_true", help="tell everything that happens")
+    replay.add_argument(
+        "--html",
+        metavar="FILE",
+        help="draw it in this file, a lane per node (needs the extra `console`)",
+    )
     _add_world(replay)
     add_json_option(replay)
     replay.set_defaults(run=_replay)
@@ -265,9 +270,14 @@ def _replay(arguments: argparse.Namespace) -> int:
     from fencepost.sim.recording import replay_recording
     from fencepost.sim.run import run_seed
 
-    tell = print if arguments.words else None
+    lines: list[str] = []
+    tell = print if arguments.words else lines.append if arguments.html else None
     missing = None
     try:
+        if arguments.html:
+            if arguments.words:
+                raise ValueError("--words and --html: one of them")
+            check_output(arguments.html)
         if arguments.what.isdecimal() and not os.path.exists(arguments.what):
             outcome = run_seed(int(arguments.what), _plan(arguments), tell)
         else:
@@ -278,6 +288,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         return _wrong(error)
     view = outcome.view()
+    if arguments.html:
+        _draw(arguments, outcome.violation, lines)
     print_result(arguments, view, "\n".join(view.lines))
     if missing is not None:
         print(
@@ -286,6 +298,17 @@ def _replay(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return int(outcome.violation is not None or missing is not None)
+
+
+def _draw(arguments: argparse.Namespace, violation: Any, lines: list[str]) -> None:
+    """Write a page of the story, which needs no other file."""
+    from fencepost.console.html import standalone
+    from fencepost.console.pages.replays import told_of, whole_page
+    from fencepost.console.web.application import STATIC
+
+    page = whole_page(arguments.what, told_of(violation, lines))
+    sheet = (STATIC / "console.css").read_text()
+    Path(arguments.html).write_text(standalone(page, sheet))
 
 
 def _recording(arguments: argparse.Namespace) -> tuple[Any, Any]:

@@ -6,23 +6,23 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table_of
+from fencepost.cli.stores import add_storage_option, storage_settings
 from fencepost.client.errors import ClientError
 from fencepost.views.rendering import document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fencepost.arrow.archives import Archive
+    from fencepost.arrow.storage import Storage
     from fencepost.client.cluster import Cluster
-    from fencepost.spark.checkpoint import Source
-    from fencepost.spark.storage import Storage
-    from fencepost.views.queries import FailedLook, QueryPartition, QueryView
+    from fencepost.views.queries import FailedLook, QueryView
 
 INTERVAL_S: Final = 2.0
 INTERVAL_MAX_S: Final = 3600.0
@@ -36,6 +36,7 @@ examples:
   fencepost spark watch /data/checkpoints/orders
   fencepost spark watch /data/checkpoints/orders --once --json | jq '[.partitions[].lag] | add'
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
+  fencepost spark watch /data/checkpoints/orders --archive s3a://lake/orders
 """
 EXAMPLES = """\
 examples:
@@ -44,6 +45,7 @@ examples:
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
   fencepost spark forget nightly-export --keys-older-than 30
+  fencepost spark keep
 """
 
 
@@ -72,6 +74,12 @@ def register(subparsers: Any) -> None:
         metavar="SECONDS",
         help=f"between two looks (default: {INTERVAL_S:g})",
     )
+    watching.add_argument(
+        "--archive",
+        metavar="DIR",
+        help="the archive that the query reads from (option archive): what it has is not lost",
+    )
+    add_storage_option(watching, "--archive")
     finish_cluster_command(watching, watch)
 
 
@@ -88,83 +96,47 @@ def _interval(text: str) -> float:
 @command
 def watch(arguments: argparse.Namespace) -> int:
     """A row per source and partition; without --once until it is interrupted."""
-    from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.arrow.errors import ReadError
+    from fencepost.arrow.storage import StorageError, storage_at
     from fencepost.spark.lag import CLIENT_PROPERTIES
-    from fencepost.spark.storage import StorageError, storage_at
+    from fencepost.spark.query_look import look_at_query
 
     try:
         directory = storage_at(arguments.checkpoint)
+        archive = _archive(arguments)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
         with open_cluster(arguments, **defaults) as cluster:
-            view = look(cluster, directory)
+            view = look_at_query(cluster, directory, archive)
             _show(view, arguments)
             while not arguments.once:
                 time.sleep(arguments.interval)
-                _show(_look_again(cluster, directory), arguments)
-    except (CheckpointError, StorageError) as error:
+                _show(_look_again(cluster, directory, archive), arguments)
+    except (CheckpointError, StorageError, ReadError) as error:
         raise InputError(str(error)) from error
     return 0
 
 
-def _look_again(cluster: Cluster, directory: Path | Storage) -> QueryView | FailedLook:
+def _archive(arguments: argparse.Namespace) -> Archive | None:
+    """The archive that the query reads from. ArgumentError."""
+    from fencepost.arrow.arguments import archive_of
+
+    return archive_of(arguments.archive, storage_settings(arguments) or None)
+
+
+def _look_again(
+    cluster: Cluster, directory: Path | Storage, archive: Archive | None
+) -> QueryView | FailedLook:
     """A look whose failure is shown in the view: the next one may work."""
-    from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.arrow.errors import ReadError
+    from fencepost.spark.query_look import look_at_query
     from fencepost.views.queries import FailedLook
 
     try:
-        return look(cluster, directory)
-    except (CheckpointError, ClientError) as error:
+        return look_at_query(cluster, directory, archive)
+    except (CheckpointError, ClientError, ReadError) as error:
         return FailedLook(str(error))
-
-
-def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
-    """The query's checkpoint, held against the cluster. CheckpointError, ClientError."""
-    from fencepost.spark.checkpoint import read_checkpoint
-    from fencepost.views.queries import QueryView
-
-    checkpoint = read_checkpoint(directory)
-    rows = [row for source in checkpoint.sources for row in _rows(cluster, source)]
-    return QueryView(
-        checkpoint.query_id,
-        checkpoint.state,
-        checkpoint.planned_batch,
-        checkpoint.committed_batch,
-        [source.name for source in checkpoint.sources if not source.is_topics],
-        rows,
-    )
-
-
-def _rows(cluster: Cluster, source: Source) -> Iterator[QueryPartition]:
-    """A source's partitions, those that are new in the planned batch among them."""
-    from fencepost.arrow.offsets import Position, StreamOffset
-    from fencepost.spark.lag import measure_lag
-    from fencepost.views.queries import QueryPartition
-
-    planned, committed = source.planned or StreamOffset({}), source.committed or StreamOffset({})
-    begins = {where: Position(offset) for where, offset in planned.begins.items()}
-    begins.update(committed.positions)  # `begins` are of partitions that had no other beginning
-    asked = StreamOffset(
-        {**planned.positions, **begins}, {**planned.topic_ids, **committed.topic_ids}
-    )
-    now_ms = time.time() * 1000
-    for where, lag in sorted(measure_lag(cluster, asked).items()):
-        begin, end = begins.get(where), planned.positions.get(where)
-        oldest_ms = lag.oldest_unread_ms if begin else None
-        yield QueryPartition(
-            source.name,
-            where.topic,
-            where.partition,
-            begin.offset if begin else None,
-            end.offset if end else None,
-            lag.start_offset,
-            lag.end_offset,
-            lag.records_behind if begin else None,
-            lag.leader_epoch,
-            oldest_ms,
-            None if oldest_ms is None else max(0, int(now_ms - oldest_ms)),
-            lag.condition,
-            None if lag.loss is None else lag.loss.detail,
-        )
 
 
 def _show(view: QueryView | FailedLook, arguments: argparse.Namespace) -> None:

@@ -456,7 +456,7 @@ def _translation(
 
 
 def _of_replay(arguments: argparse.Namespace) -> Translation:
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.arrow.archive.layout import ArchiveError, Layout
     from fencepost.spark.archive.replaying import last_topic_id, read_offsets
     from fencepost.spark.offset_translation import by_replay
 
@@ -472,8 +472,8 @@ def _of_replay(arguments: argparse.Namespace) -> Translation:
 
 
 def _open(arguments: argparse.Namespace, *, whole: bool = False) -> Opened:
+    from fencepost.arrow.storage import storage_at
     from fencepost.spark.checkpoint_edit import open_checkpoint
-    from fencepost.spark.storage import storage_at
 
     given = dict(pair(text, "--storage") for text in arguments.storage)
     return open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
@@ -538,7 +538,7 @@ def _print(view: CheckpointChange) -> None:
 @contextlib.contextmanager
 def _told_plainly() -> Iterator[None]:
     """What goes wrong with a checkpoint or a store, as InputError."""
-    from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.arrow.checkpoint import CheckpointError
     from fencepost.spark.offset_translation import TranslationError
 
     try:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests, Token
 from fencepost.client.protocol.negotiation import negotiate
-from fencepost.client.protocol.sasl import authenticate
+from fencepost.client.protocol.sasl import authenticate, renewal_after_ms
 from fencepost.client.protocol.versions import ServedVersions, check_version, choose_version
 from fencepost.client.security import Security
 from fencepost.wire.api.api_versions import ApiVersionsRequest
@@ -23,9 +23,6 @@ from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Buffer
 
 MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
-SESSION_SHARE: Final = 0.9
-"""A connection logs in again (KIP-368) with its first request after this part of its session's
-lifetime, before the broker would close it."""
 
 R = TypeVar("R", bound=Message)
 Opening = Generator[tuple[Request[Any], int | None], Any, None]
@@ -114,4 +111,4 @@ class ConnectionCore(ABC):
         self.session_ends_at = None
         lifetime_ms = yield from authenticate(self.security, host=self.address, token=token)
         if lifetime_ms > 0:
-            self.session_ends_at = time.monotonic() + lifetime_ms * SESSION_SHARE / 1000
+            self.session_ends_at = time.monotonic() + renewal_after_ms(lifetime_ms) / 1000

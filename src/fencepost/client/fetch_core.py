@@ -174,11 +174,12 @@ class FetchCore:
         *,
         max_wait_ms: int | None = None,
         limits: FetchLimits | None = None,
+        isolation_level: str | None = None,
         deadline: Deadline | None = None,
     ) -> Conversation[list[Fetched]]:
         """One fetch from every leader; partitions that had nothing new come back empty.
 
-        `max_wait_ms` and `limits` are by default those of the config.
+        `max_wait_ms`, `limits` and `isolation_level` are by default those of the config.
 
         Partitions whose leader moved are left out (a later call finds the new one) unless all
         were, which is retried until `deadline`. Raises OffsetOutOfRange, UnknownTopic and other
@@ -190,7 +191,7 @@ class FetchCore:
         give_up_on_unknown = view.unknown_topic_limit()
         while True:
             failures: list[ClientError] = []
-            how = (max_wait_ms, limits)
+            how = (max_wait_ms, limits, isolation_level)
             fetched = yield from self._fetch_once(positions, how, failures, deadline)
             for error in failures:
                 if not error.retriable:
@@ -207,7 +208,7 @@ class FetchCore:
     def _fetch_once(
         self,
         positions: Mapping[TopicPartition, FetchPosition],
-        how: tuple[int | None, FetchLimits | None],
+        how: tuple[int | None, FetchLimits | None, str | None],
         failures: list[ClientError],
         deadline: Deadline,
     ) -> Conversation[list[Fetched]]:
@@ -251,9 +252,9 @@ class FetchCore:
         wanted: Wanted,
         max_wait_ms: int | None = None,
         limits: FetchLimits | None = None,
+        isolation_level: str | None = None,
     ) -> Conversation[tuple[FetchRequest, int]]:
-        """The request for `wanted`, and the version it is for. Limits that are not given are those
-        of the config."""
+        """The request for `wanted`, and the version it is for; by default as the config says."""
         config = self.view.config
         if limits is None:
             limits = FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
@@ -272,7 +273,7 @@ class FetchCore:
             max_wait_ms=config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=limits.max_bytes,
-            isolation_level=int(config.isolation_level == "read_committed"),
+            isolation_level=int((isolation_level or config.isolation_level) == "read_committed"),
             topics=[
                 FetchTopic(
                     topic=name,

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fencepost.arrow.checkpoint import CheckpointError
 from fencepost.arrow.offsets import EXTRA, StreamOffset
-from fencepost.spark.checkpoint import CheckpointError
-from fencepost.spark.storage import Storage
+from fencepost.arrow.storage import Storage
 
 BACKUPS: Final = "fencepost-backup"
 NO_OFFSET: Final = "-"

@@ -27,6 +27,7 @@ EXACTLY_ONCE_KINDS: Final = frozenset(
         "INVALID_DECISION",
         "KEY_NEEDED",
         "NOTHING_TO_FORGET",
+        "NOT_A_SINK",
         "NOT_IN_A_TASK",
         "OLDER_VERSION",
         "SAME_KEY_TWICE",

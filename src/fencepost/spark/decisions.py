@@ -31,12 +31,13 @@ from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
 from fencepost.client.transactional import TransactionDriver
-from fencepost.spark.memory import DAY_MS, NOTHING, Memory, is_keyed
+from fencepost.spark.memory import DAY_MS, KEYS_MAX, NOTHING, Memory, is_keyed
 from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError, SinkFencedError
 
 FORMATS: Final = (1, 2)
 REVOKED: Final = -1
 TOPICS_MAX: Final = 8
+TOPICS_READ_MAX: Final = 1_000
 LABEL_CHARS_MAX: Final = 100
 PART_CHARS: Final = 3_500
 PARTS_MAX: Final = 1_000
@@ -45,8 +46,11 @@ NUMBER_MAX: Final = 2**62
 _INT64_MAX: Final = 2**63 - 1
 _INT16_MAX: Final = 2**15 - 1
 _NOT_JSON: Final = (ValueError, TypeError, RecursionError)
-DECISION_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What a decision may be decompressed to: some 200,000 tasks."""
+TRANSACTIONS_MAX: Final = 100_000
+"""Of one batch. What is read is counted before it is looked at: metadata of a few kilobytes may be
+compressed so that all of it would take long."""
+DECISION_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What a decision may be decompressed to: so many transactions of tasks, and as many spare ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +130,12 @@ def encode(decision: Decision, sink: str) -> list[str]:
         "run": decision.run,
         "memory": decision.memory.as_json(),
     }
-    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
-    text = base64.b64encode(packed).decode()
+    plain = json.dumps(content, separators=(",", ":")).encode()
+    text = base64.b64encode(zlib.compress(plain, 6)).decode()
     pieces = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
-    if len(pieces) > PARTS_MAX:
-        count = len(decision.transactions)
+    count = len(decision.transactions)
+    is_too_long = len(pieces) > PARTS_MAX or len(plain) > DECISION_BYTES_MAX
+    if count > TRANSACTIONS_MAX or is_too_long:
         raise ExactlyOnceError(
             "TOO_MANY_TRANSACTIONS",
             f"a batch of {sink} has {count} transactions, which is more than can be decided at "
@@ -151,6 +156,7 @@ def decode(parts: list[str], sink: str) -> Decision:
         content = json.loads(text)
         if content["format"] not in FORMATS:
             raise ValueError(f"its format is {content['format']!r}, known are {FORMATS}")
+        _require_bounded(content)
         producer_id, epoch = content["maker"]
         return Decision(
             number=_within(content["number"], 0, NUMBER_MAX),
@@ -170,6 +176,19 @@ def decode(parts: list[str], sink: str) -> Decision:
         )
     except (binascii.Error, zlib.error, ArithmeticError, LookupError, *_NOT_JSON) as error:
         raise DecisionError(sink, str(error)) from error
+
+
+def _require_bounded(content: Mapping[str, Any]) -> None:
+    """ValueError for lists with more than a decision can have."""
+    for name, most in (
+        ("transactions", TRANSACTIONS_MAX),
+        ("spare", TRANSACTIONS_MAX),
+        ("topics", TOPICS_READ_MAX),
+        ("memory", KEYS_MAX),
+    ):
+        found = content.get(name, ())
+        if not isinstance(found, list | tuple) or len(found) > most:
+            raise ValueError(f"{name} is no list of at most {most}")
 
 
 def _within(value: Any, least: int, most: int) -> int:

@@ -102,6 +102,16 @@ class LineageListener(StreamingQueryListener):
         state = RunState.COMPLETE if error is None else RunState.FAIL
         self._sender.send(_event(run, state, reads, writes, error))
 
+    @property
+    def dropped(self) -> int:
+        """How many events were given up because too many waited."""
+        return self._sender.dropped
+
+    @property
+    def failed(self) -> int:
+        """How many events the client could not send."""
+        return self._sender.failed
+
     def close(self, timeout_s: float | None = None) -> bool:
         """Send what waits; whether all was sent within `timeout_s` (None: as long as it takes)."""
         return self._sender.close(timeout_s)

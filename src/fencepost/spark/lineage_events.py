@@ -8,8 +8,8 @@ facets; which offsets were read is in one of ours, `fencepost_offsets` (OFFSETS_
 from __future__ import annotations
 
 import logging
-import queue
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -166,40 +166,84 @@ def _output(run: RunIdentity, topic: str, rows: int | None) -> OutputDataset:
 class Sender:
     """Sends events in a thread, in order: a receiver that does not answer holds up no query.
 
-    Events that are not started or ended runs are dropped, with a warning, when WAITING_MAX wait.
+    At most WAITING_MAX events wait. Of more, events of batches are dropped first, then the oldest,
+    so the newest starts and ends of runs are kept. `dropped` counts these, `failed` those that the
+    client could not send. Each kind of trouble is logged when it begins, and with its count when it
+    ends.
     """
 
     def __init__(self, client: OpenLineageClient | None = None) -> None:
         """Without a client, one that is configured as OpenLineage's own: OPENLINEAGE_URL,
         OPENLINEAGE_CONFIG, openlineage.yml; without any of them it writes to its log."""
         self._client = OpenLineageClient() if client is None else client
-        self._waiting: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
-        self._is_full = False
+        self._waiting: deque[RunEvent] = deque()
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self.dropped = 0
+        self.failed = 0
+        self._dropped_before = 0
+        self._failed_before = 0
         self._thread = threading.Thread(target=self._run, name="fencepost-lineage", daemon=True)
         self._thread.start()
 
     def send(self, one: RunEvent) -> None:
         """Send it soon."""
-        if one.eventType == RunState.RUNNING and self._waiting.qsize() >= WAITING_MAX:
-            if not self._is_full:
-                log.warning("more than %d events wait: some are dropped", WAITING_MAX)
-            self._is_full = True
+        with self._changed:
+            if len(self._waiting) >= WAITING_MAX:
+                self._drop_for(one)
+            else:
+                self._waiting.append(one)
+            self._changed.notify()
+
+    def _drop_for(self, one: RunEvent) -> None:
+        """Drop this event, or another one in its place."""
+        if self.dropped == self._dropped_before:
+            log.warning("%d events wait for their receiver: more are dropped", WAITING_MAX)
+        self.dropped += 1
+        if _is_of_batch(one):
             return
-        self._waiting.put(one)
+        of_batches = (n for n, other in enumerate(self._waiting) if _is_of_batch(other))
+        del self._waiting[next(of_batches, 0)]
+        self._waiting.append(one)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Send what waits, and end the thread; whether it has, within `timeout_s`."""
-        self._waiting.put(None)
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        for one in iter(self._waiting.get, None):
-            self._is_full = False
+        while (one := self._next()) is not None:
             try:
                 self._client.emit(one)
             except Exception as error:  # noqa: BLE001 - of any transport, and no query's business
-                log.warning("an event of run %s was not sent: %r", one.run.runId, error)
+                if self.failed == self._failed_before:
+                    log.warning("an event of run %s was not sent: %r", one.run.runId, error)
+                self.failed += 1
+            else:
+                self._tell_failed()
+        self._tell_failed()
+
+    def _next(self) -> RunEvent | None:
+        """The event that waits longest; None when the sender closes."""
+        with self._changed:
+            if not self._waiting and self.dropped > self._dropped_before:
+                log.warning("%d events were dropped", self.dropped - self._dropped_before)
+                self._dropped_before = self.dropped
+            while not self._waiting and not self._is_closing:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _tell_failed(self) -> None:
+        if self.failed > self._failed_before + 1:
+            log.warning("%d events were not sent", self.failed - self._failed_before)
+        self._failed_before = self.failed
+
+
+def _is_of_batch(one: RunEvent) -> bool:
+    return one.eventType == RunState.RUNNING
 
 
 def merged(earlier: TopicRead | None, later: TopicRead) -> TopicRead:

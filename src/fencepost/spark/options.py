@@ -285,8 +285,8 @@ def _archive(options: _Options) -> Archive | None:
         return None
     if not directory.strip():
         raise OptionError("archive", directory, "must be the directory of an archive")
+    from fencepost.arrow.archive.serving import ServedArchive  # reads without one do without
     from fencepost.arrow.errors import ArchiveReadError
-    from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
 
     archive = ServedArchive(directory, options.starting(ARCHIVE_PREFIX))
     try:

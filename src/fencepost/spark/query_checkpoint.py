@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fencepost.spark.storage import Storage, StorageError, storage_at
+from fencepost.arrow.storage import Storage, StorageError, storage_at
 
 METADATA_BYTES_MAX: Final = 64 * 1024
 ID_CHARS_MAX: Final = 200

@@ -20,12 +20,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+from fencepost.arrow.storage import StorageError, canonical
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.spark.decisions import read_decision
 from fencepost.spark.errors import SinkError
 from fencepost.spark.query_checkpoint import QueryUnknownError, query_id_of
-from fencepost.spark.storage import StorageError, canonical
 
 PREFIX: Final = "fencepost-spark"
 PART_CHARS_MAX: Final = 40

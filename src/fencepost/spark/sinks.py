@@ -85,6 +85,12 @@ def find_sink(cluster: Cluster, name: str) -> Sink | None:
     return _known_sink(cluster, name, _ongoing(cluster, re.escape(name)))
 
 
+def has_tasks(cluster: Cluster, name: str) -> bool:
+    """Whether coordinators know transactional ids of the sink's tasks, in whatever state.
+    ClientError."""
+    return bool(Admin(cluster).list_transactions(pattern=re.escape(name) + TASK_ID))
+
+
 def _ongoing(
     cluster: Cluster, pattern: str, timeout_ms: float | None = None
 ) -> dict[str, list[str]]:

@@ -6,8 +6,13 @@ The ACLs may be those of any cluster, as DescribeAcls tells them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from fencepost.client.acls import AclBinding
+from fencepost.client.acls import AclBinding, AclBindingFilter, describing_acls
+from fencepost.client.admin import BROKER_RESOURCE, describing_cluster, describing_configs
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation
+from fencepost.client.errors import BrokerError
 from fencepost.machines.authorizer.decision import Asker, Decision, Policy, Why, decide
 from fencepost.machines.authorizer.hosts import client_host
 from fencepost.machines.authorizer.index import AclIndex
@@ -24,6 +29,9 @@ from fencepost.views.security import AclView
 from fencepost.views.view import View
 from fencepost.wire.types import Uuid
 
+SUPER_USERS: Final = "super.users"
+DEFAULT_ALLOW: Final = "allow.everyone.if.no.acl.found"
+POLICY_KEYS: Final = (SUPER_USERS, DEFAULT_ALLOW)
 NO_HOST = "an address that no rule names"
 """As a client's address: only rules for every host count."""
 
@@ -111,6 +119,47 @@ def explain(
         _view(decision),
         [] if host is not None else _for_other_hosts(rules, principal, operation, resource),
     )
+
+
+class KnownPolicy(NamedTuple):
+    """Super users and the default of a cluster's authorizer. `unknown` says why super users could
+    not be had, None where they could."""
+
+    policy: Policy
+    unknown: str | None
+
+
+def reading_policy(view: ClusterView[Any]) -> Conversation[KnownPolicy]:
+    """What one broker's configs say of its authorizer."""
+    try:
+        described = yield from describing_cluster(view)
+        broker = str(described.brokers[0].node_id)
+        entries = yield from describing_configs(view, BROKER_RESOURCE, broker, POLICY_KEYS)
+    except BrokerError as error:
+        return KnownPolicy(Policy(), str(error))
+    configs = {one.name: one.value for one in entries}
+    supers = configs.get(SUPER_USERS, "")
+    policy = Policy(
+        frozenset(one.strip() for one in (supers or "").split(";") if one.strip()),
+        (configs.get(DEFAULT_ALLOW) or "").lower() == "true",
+    )
+    return KnownPolicy(policy, "the broker does not show super.users" if supers is None else None)
+
+
+def explaining(
+    view: ClusterView[Any],
+    principal: str,
+    operation: AclOperation,
+    resource: tuple[ResourceType, str],
+    host: str | None = None,
+) -> Conversation[tuple[AclExplanation, str | None]]:
+    """`explain` by the cluster's own rules and policy; and why super users are not known, if they
+    are not. BrokerError, SECURITY_DISABLED where the cluster has no authorizer among others."""
+    wanted = AclBindingFilter(*resource, pattern_type=Pattern.MATCH)
+    rules = yield from describing_acls(view, wanted)
+    known = yield from reading_policy(view)
+    found = explain(rules, principal, operation, resource, host=host, policy=known.policy)
+    return found, known.unknown
 
 
 def _for_other_hosts(

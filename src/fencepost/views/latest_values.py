@@ -76,13 +76,15 @@ class TableStatus(View, frozen=True):
 
 
 class MergedTable(View, frozen=True):
-    """What a run did to a table."""
+    """What a run did to a table. Events are `late` if the table knew of later ones of their keys,
+    `overtaken` if such were in the same batch; neither changes anything."""
 
     batches: int
     events: int
     rows: int
     version: int
     late: int
+    overtaken: int
     repeated: int
     errors: int
     took_s: float

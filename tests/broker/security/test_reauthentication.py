@@ -9,6 +9,7 @@ from time import monotonic
 
 import pytest
 
+from fencepost.broker.cluster.peers import Peers
 from fencepost.client import ClientConfig
 from fencepost.client.aio.connection import AsyncConnection
 from fencepost.client.connection import Connection
@@ -16,6 +17,7 @@ from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.errors import AuthenticationFailed, ConnectionFailed
 from fencepost.wire.api.metadata import MetadataRequest
 
+from ...waiting import DEADLINE_S
 from ..conftest import RunningNode
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -138,3 +140,36 @@ def test_requests_that_wait_for_a_session_fail_when_the_connection_is_closed(nod
             await asked
 
     asyncio.run(talk())
+
+
+def test_a_peers_session_is_renewed_before_a_request_though_no_timer_has_run(node: RunningNode):
+    """As in a loop that was held up until after the session's end, and reads before its timers."""
+
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        security = config_of(node).security
+        peers = Peers(
+            loop, "peer", max_response_bytes=1 << 20, backoff_ms=1, security=lambda: security
+        )
+
+        async def ask() -> None:
+            told: asyncio.Future[object] = loop.create_future()
+            at, done = ("127.0.0.1", node.node.bound[0].port), told.set_result
+            peers.send(at, EVERYTHING, done, done, int(DEADLINE_S * 1000))
+            answer = await told
+            assert not isinstance(answer, str), answer
+
+        try:
+            await ask()
+            (peer,) = peers._peers.values()
+            (connection,) = peer._connections
+            connection._session_ends_at = monotonic()
+            await ask()
+            assert peer._connections == {connection}
+            assert connection._session_ends_at > monotonic(), "the new session's end"
+        finally:
+            peers.close()
+
+    before, failed = renewals(node)
+    asyncio.run(talk())
+    assert renewals(node) == (before + 1, failed)

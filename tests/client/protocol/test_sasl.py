@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.errors import AuthenticationFailed
-from fencepost.client.protocol.sasl import ScramExchange, authenticate
+from fencepost.client.protocol.sasl import ScramExchange, authenticate, renewal_after_ms
 from fencepost.client.security import Security
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateResponse
 from fencepost.wire.api.sasl_handshake import SaslHandshakeResponse
@@ -131,3 +131,20 @@ def test_scram_ends_only_when_the_server_has_proved_itself():
     assert bytes(final.auth_bytes).startswith(b"c=biws,r=" + nonce + b"more,p=")
     with pytest.raises(AuthenticationFailed, match="could not prove"):
         requests.send(SaslAuthenticateResponse(auth_bytes=b"v=AAAA"))
+
+
+@pytest.mark.parametrize(
+    ("lifetime_ms", "earliest_ms", "latest_ms"),
+    [
+        (3_600_000, 3_060_000, 3_420_000),  # a part of it, drawn
+        (4_000, 3_400, 3_600),  # a request has 400 ms to be read in it
+        (1_500, 1_100, 1_100),
+        (1_200, 1_000, 1_000),  # not sooner than brokers allow it
+        (500, 425, 475),  # neither can be had
+        (1, 0.85, 0.95),
+    ],
+)
+def test_a_session_is_renewed_before_it_ends(lifetime_ms, earliest_ms, latest_ms):
+    drawn = [renewal_after_ms(lifetime_ms) for _ in range(200)]
+    assert min(drawn) >= earliest_ms and max(drawn) <= latest_ms
+    assert len(set(drawn)) > 1 or earliest_ms == latest_ms

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fencepost.arrow.archive.state import read_state
 from fencepost.batch.header import read_header
 from fencepost.batch.records import read_records
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.archive.batches import archive_batch
-from fencepost.spark.archive.state import read_state
 
 from ...client.fake_cluster import FakeCluster, FakePartition
 from ...client.records import batch

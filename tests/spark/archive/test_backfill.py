@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.archive import serving
+from fencepost.arrow.archive.layout import STAGING
+from fencepost.arrow.archive.state import read_state
 from fencepost.arrow.archives import clipped
 from fencepost.arrow.backfill import BackfilledSurvey, available, survey_for
 from fencepost.arrow.batch_planner import plan_batch
@@ -19,10 +22,7 @@ from fencepost.arrow.narrowing import Narrowing
 from fencepost.arrow.offsets import INT64_MAX
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.stream_planner import StreamPlanner
-from fencepost.spark.archive import serving
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import STAGING
-from fencepost.spark.archive.state import read_state
 from fencepost.spark.errors import OptionError
 from fencepost.spark.projection import Projection
 from fencepost.spark.tasks import read_range

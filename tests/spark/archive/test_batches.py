@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from fencepost.spark import storage as storages
+from fencepost.arrow import storage as storages
+from fencepost.arrow.archive.layout import STAGING, STATE, ArchiveError, Layout, tag_of
+from fencepost.arrow.archive.state import merged, read_state
+from fencepost.arrow.storage import LocalStorage
 from fencepost.spark.archive import batches
 from fencepost.spark.archive.checking import status, verify
-from fencepost.spark.archive.layout import STAGING, STATE, ArchiveError, Layout, tag_of
 from fencepost.spark.archive.query import prepare
-from fencepost.spark.archive.state import merged, read_state
-from fencepost.spark.storage import LocalStorage
 
 from .worlds import World, expected, record, write_as_tasks
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from fencepost.arrow.archive.layout import ArchiveError, Layout, file_name, tag_of
 from fencepost.spark.archive.checking import _problems_of, status, verify
-from fencepost.spark.archive.layout import ArchiveError, Layout, file_name, tag_of
 from fencepost.spark.archive.query import prepare
 
 from .worlds import World

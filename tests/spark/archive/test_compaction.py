@@ -11,14 +11,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from fencepost.spark import storage as storages
-from fencepost.spark.archive import compaction, layout as layouts
+from fencepost.arrow import storage as storages
+from fencepost.arrow.archive import layout as layouts
+from fencepost.arrow.archive.layout import COMPACTION, ArchiveError, DataFile
+from fencepost.arrow.archive.state import recover
+from fencepost.arrow.storage import LocalStorage, storage_at
+from fencepost.spark.archive import compaction
 from fencepost.spark.archive.checking import status, verify
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import COMPACTION, ArchiveError, DataFile
 from fencepost.spark.archive.running import here
-from fencepost.spark.archive.state import recover
-from fencepost.spark.storage import LocalStorage, storage_at
 
 from .worlds import World, expected, record
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, SETTINGS, how_to_load
-from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.maintaining import maintain, maintain_table, snapshots_to_keep
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.running import here

@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow import storage as storages
+from fencepost.arrow.archive.layout import REPLAYS, ArchiveError
+from fencepost.arrow.storage import LocalStorage
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
-from fencepost.spark import exactly_once, storage as storages
+from fencepost.spark import exactly_once
 from fencepost.spark.archive import replay_plan, replaying as replays
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import REPLAYS, ArchiveError
 from fencepost.spark.archive.offset_map import each_offset, translate
 from fencepost.spark.archive.replaying import Plan, StepDone, read_offsets, replay
 from fencepost.spark.archive.running import here
 from fencepost.spark.options import SinkOptions, sink_options
-from fencepost.spark.storage import LocalStorage
 
 from ...waiting import eventually
 from .worlds import World, expected, record

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.archive.layout import CHECKPOINT, COMPACTION, REPLAYS, STAGING, STATE, Layout
 from fencepost.client.cluster import Cluster
 from fencepost.spark.archive.checking import verify
-from fencepost.spark.archive.layout import CHECKPOINT, COMPACTION, REPLAYS, STAGING, STATE, Layout
 from fencepost.testing.sessions import stop_session
 from fencepost.testing.spark_standalone import SparkStandalone
 

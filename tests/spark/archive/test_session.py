@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyarrow.dataset import dataset
 
+from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
@@ -19,7 +20,6 @@ from fencepost.spark.archive.checking import verify
 from fencepost.spark.archive.compaction import compact
 from fencepost.spark.archive.comparing import compare
 from fencepost.spark.archive.lakes import PACKAGES, how_to_load
-from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.progress import offsets_to_read
 from fencepost.spark.archive.query import archive_topics, source_options_of
 from fencepost.spark.archive.replaying import read_offsets, replay

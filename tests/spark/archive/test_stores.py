@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.archive.layout import COMPACTION, STAGING, STATE, ArchiveError, Layout
+from fencepost.arrow.archive.reading import records_in_order
+from fencepost.arrow.archive.state import counted_files, read_state
+from fencepost.arrow.storage import Storage, storage_at
 from fencepost.spark.archive import compaction
 from fencepost.spark.archive.batches import archive_batch
 from fencepost.spark.archive.checking import status, verify
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import COMPACTION, STAGING, STATE, ArchiveError, Layout
 from fencepost.spark.archive.query import prepare
-from fencepost.spark.archive.reading import records_in_order
 from fencepost.spark.archive.replay_plan import Wanted, plan_replay
 from fencepost.spark.archive.running import here
-from fencepost.spark.archive.state import counted_files, read_state
-from fencepost.spark.storage import Storage, storage_at
 
 from ..storage.seaweed import S3Server
 from ..storage.stores import Failing, Faulty, faulty

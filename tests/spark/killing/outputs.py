@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset
 
+from fencepost.arrow.archive.layout import Layout
+from fencepost.arrow.storage import storage_at
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -14,8 +16,6 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.spark.archive.checking import verify as verify_archive
-from fencepost.spark.archive.layout import Layout
-from fencepost.spark.storage import storage_at
 from fencepost.spark.tables.bucket_task import read_file
 from fencepost.spark.tables.upkeep import verify as verify_table
 from fencepost.spark.tables.versions import Versions

@@ -126,7 +126,7 @@ STEPS: dict[str, dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] 
     },
     "fencepost.spark.archive.writing": {"write_files": around("write")},
     "fencepost.spark.archive.batches": {"update_state": around("decide")},
-    "fencepost.spark.storage": {"LocalStorage.move_all": around_moves},
+    "fencepost.arrow.storage": {"LocalStorage.move_all": around_moves},
 }
 
 

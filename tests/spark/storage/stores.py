@@ -8,7 +8,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from fencepost.spark.storage import Storage
+from fencepost.arrow.storage import Storage
 
 
 class Faulty(fs.FSSpecHandler):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.spark.storage import StorageError, canonical
+from fencepost.arrow.storage import StorageError, canonical
 
 
 def test_a_local_directory_has_one_spelling(

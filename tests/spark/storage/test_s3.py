@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from fencepost.spark.storage import Storage, StorageError, storage_at
+from fencepost.arrow.storage import Storage, StorageError, storage_at
 
 from .seaweed import S3Server
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from fencepost.spark.storage import Entry, Storage, StorageError, storage_at
+from fencepost.arrow.storage import Entry, Storage, StorageError, storage_at
 
 from .stores import Failing, faulty
 

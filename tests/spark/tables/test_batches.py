@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fencepost.spark.storage import LocalStorage, storage_at
+from fencepost.arrow.storage import LocalStorage, storage_at
 from fencepost.spark.tables.batches import MergeOptions, Reach
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.query import prepare, settings_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -59,6 +60,49 @@ def test_a_deletion_is_kept_so_that_an_earlier_event_changes_nothing():
     assert values(table) == {}
     table.take([Record(1, 1, b"a", b"new", 30)])
     assert values(table) == {b"a": b"new"}
+
+
+def test_late_is_what_the_table_knew_better_and_overtaken_what_the_batch_did():
+    table = raw("timestamp")
+    table.take([Record(1, 0, b"a", b"1", 100), Record(1, 1, b"b", b"1", 50)])
+    found = table.take(
+        [
+            Record(0, 0, b"a", b"later", 200),
+            Record(1, 2, b"a", b"between the two", 150),
+            Record(2, 0, b"a", b"before both", 10),
+            Record(2, 1, b"b", b"late alone", 10),
+            Record(2, 2, b"c", b"new", 10),
+            Record(3, 0, b"c", b"new and overtaken", 5),
+            Record(4, 0, b"c", None, 4),
+            Record(4, 0, b"c", None, 4),
+        ]
+    )
+    counts = sum((Counter(one.counts) for one in found), Counter())
+    assert counts == {"upserts": 2, "late": 2, "overtaken": 4}
+    assert values(table) == {b"a": b"later", b"b": b"1", b"c": b"new"}
+
+
+def test_events_before_a_truncation_of_their_batch_are_overtaken_and_later_ones_late():
+    table = debezium()
+    created = Record(1, 0, key_of(1), envelope("c", 3, after=row_of(1, "a", "A")))
+    table.take([created, Record(0, 0, None, envelope("t", 5))])
+    assert (table.counts["late"], table.counts["overtaken"]) == (0, 1)
+    table.take([created])
+    assert (table.counts["late"], table.counts["overtaken"]) == (1, 1)
+
+
+def test_what_cannot_be_ordered_before_the_batch_is_overtaken_and_no_error():
+    """Both events of the batch tell their place in the database, the row of the table does not."""
+    table = debezium()
+    table.take([Record(0, 5, key_of(1), envelope("c", after=row_of(1, "a", "A")))])
+    table.take(
+        [
+            Record(0, 6, key_of(1), envelope("u", 9, after=row_of(1, "c", "A"))),
+            Record(1, 0, key_of(1), envelope("u", 8, after=row_of(1, "b", "A"))),
+        ]
+    )
+    assert table.names() == {1: ("c", "A")}
+    assert (table.counts["late"], table.counts["overtaken"]) == (0, 1)
 
 
 def test_a_repeated_batch_changes_nothing():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.spark.storage import Storage, storage_at
+from fencepost.arrow.storage import Storage, storage_at
 from fencepost.spark.tables.batches import MergeOptions, Reach, apply_batch, in_this_process
 from fencepost.spark.tables.decoding import Decoding, decode_records
 from fencepost.spark.tables.events import UNAVAILABLE

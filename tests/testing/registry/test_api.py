@@ -6,7 +6,9 @@ import contextlib
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,11 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from fencepost.testing import SchemaRegistry
+from fencepost.testing.registry import server
 from fencepost.testing.registry.documents import SCHEMA_BYTES_MAX
 from fencepost.testing.registry.server import BODY_BYTES_MAX, CONTENT_TYPE
+
+from ...waiting import DEADLINE_S
 
 
 def record(*fields: str, name: str = "Order", **more: Any) -> str:
@@ -537,3 +542,75 @@ def test_pages(client: SchemaRegistryClient, registry: SchemaRegistry):
     client.register_schema("a1", Schema('"string"', "AVRO"))
     found = ask(registry, "GET", "/schemas?latestOnly=true&subjectPrefix=a")[1]
     assert [(one["subject"], one["version"]) for one in found] == [("a1", 2), ("a2", 1)]
+
+
+class HeldComparison:
+    """In place of `incompatibilities`: the first comparison waits until it is let go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.goes_on = threading.Event(), threading.Event()
+        self.seen: list[tuple[str, list[int]]] = []
+        self._really = server.incompatibilities
+        monkeypatch.setattr(server, "incompatibilities", self)
+
+    def __call__(self, level: str, new: Any, earlier: Any) -> list[str]:
+        self.seen.append((level, [number for number, _ in earlier]))
+        if not self.began.is_set():
+            self.began.set()
+            assert self.goes_on.wait(DEADLINE_S)
+        return self._really(level, new, earlier)
+
+
+def test_others_are_answered_while_schemas_are_compared(
+    registry: SchemaRegistry, client: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+):
+    client.register_schema("s", avro("a long"))
+    held = HeldComparison(monkeypatch)
+    with ThreadPoolExecutor() as pool:
+        added = pool.submit(client_of(registry).register_schema, "s", avro("a long", "b long 1"))
+        assert held.began.wait(DEADLINE_S)
+        assert client.get_subjects() == ["s"]
+        assert ask(registry, "GET", "/subjects/s/versions") == (200, [1])
+        held.goes_on.set()
+        added.result(DEADLINE_S)
+    assert ask(registry, "GET", "/subjects/s/versions") == (200, [1, 2])
+    assert held.seen == [("BACKWARD", [1])]
+
+
+@pytest.mark.parametrize("change", ["version", "level", "read-only", "reference"])
+def test_what_changes_while_schemas_are_compared_counts(
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+):
+    """The comparison was with what is not there any more, so it is made again, or is refused."""
+    client.register_schema("s", avro("a long"))
+    client.register_schema("named", Schema(record("x long", name="Named"), "AVRO"))
+    held = HeldComparison(monkeypatch)
+    named = SchemaReference("Named", "named", 1)
+    new = Schema(record("a long", "b long 1"), "AVRO", [named] if change == "reference" else [])
+    with ThreadPoolExecutor() as pool:
+        added = pool.submit(client_of(registry).register_schema, "s", new)
+        assert held.began.wait(DEADLINE_S)
+        if change == "version":
+            # Read by this one, the new schema's b is no long.
+            registry.put_unchecked(99, record("a long", "b string"), subject="s")
+        elif change == "level":
+            registry.set_compatibility("FORWARD_TRANSITIVE", "s")
+        elif change == "read-only":
+            assert ask(registry, "PUT", "/mode/s", {"mode": "READONLY"})[0] == 200
+        else:
+            client.delete_subject("named")
+            client.delete_subject("named", permanent=True)
+        held.goes_on.set()
+        if change == "level":
+            added.result(DEADLINE_S)
+            assert held.seen == [("BACKWARD", [1]), ("FORWARD_TRANSITIVE", [1])]
+            return
+        with pytest.raises(SchemaRegistryError) as caught:
+            added.result(DEADLINE_S)
+    expected = {"version": (409, 40901), "read-only": (422, 42205), "reference": (422, 42201)}
+    assert (caught.value.http_status_code, caught.value.error_code) == expected[change]
+    if change == "version":
+        assert held.seen == [("BACKWARD", [1]), ("BACKWARD", [1, 2])]

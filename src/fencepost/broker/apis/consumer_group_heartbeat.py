@@ -1,7 +1,8 @@
 """What a broker serves to members of consumer groups; `runtime.requests` decides.
 
-Where the protocol is off, a consumer with `group.protocol=consumer` reads nothing. librdkafka and
-the Java client end with the error that says what to do, and the log names the client, once.
+Where the protocol is off, a consumer with `group.protocol=consumer` reads nothing. The answer is an
+error without a text, as Kafka's, for which clients have their own; the log names the client, once,
+and says what to do.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ from fencepost.broker.net.registry import handles
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
-from fencepost.runtime.requests.consumer_group_heartbeat import (
-    NOT_OFFERED,
-    consumer_group_heartbeat,
-)
+from fencepost.runtime.requests.consumer_group_heartbeat import consumer_group_heartbeat
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.consumer_group_heartbeat import (
@@ -25,6 +23,11 @@ from fencepost.wire.api.consumer_group_heartbeat import (
 )
 from fencepost.wire.errors import ErrorCode
 
+NOT_OFFERED: Final = (
+    "the consumer group protocol (group.protocol=consumer, KIP-848) is not offered: it takes "
+    "group.version 1, and consumer in group.coordinator.rebalance.protocols; or set "
+    "group.protocol=classic"
+)
 MAX_ELEMENTS: Final = 50_000
 """Topics that a member subscribes to and partitions that it owns, together."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -43,10 +43,6 @@ log = logging.getLogger(__name__)
 MAX_ELEMENTS: Final = 1_000_000
 """Array elements in a response: a peer that lies must not make gigabytes of its megabytes."""
 CONNECT_TIMEOUT_S: Final = 10.0
-SESSION_PART_MIN: Final = 0.85
-SESSION_PART_MAX: Final = 0.95
-"""After which part of its session a connection logs in again, drawn at random, as Java clients do,
-so that connections that were made together do not all do it at the same time."""
 
 Opening = Generator[tuple[Any, int | None], Any, int]
 """What is said on a connection before it is usable; comes to how many milliseconds the session
@@ -182,6 +178,7 @@ class PeerConnection(asyncio.Protocol):
         self._in_flight = InFlightRequests(client_id, max_elements=MAX_ELEMENTS)
         self._opening = self._open(access_token)
         self._session_ends: asyncio.TimerHandle | None = None
+        self._session_ends_at = float("inf")
         self._session_is_ending = False
         self._versions = ServedVersions()
         self._transport: Any = None
@@ -217,6 +214,19 @@ class PeerConnection(asyncio.Protocol):
         self.drop("the peer closed the connection" if exc is None else str(exc))
 
     # -- what the peer says --------------------------------------------------------------------
+
+    def end_session_if_due(self) -> bool:
+        """Whether the session is about to end: then the connection logs in again first.
+
+        A loop that was held up reads what peers have sent before it runs its timers, and what that
+        leads to would be sent in a session that is over. The loop's own time may be that of its
+        turn's beginning.
+        """
+        assert self.usable and self._request is None, "nothing is on its way"
+        if time.monotonic() < self._session_ends_at:
+            return False
+        self._end_session()
+        return True
 
     def send(self, request: PeerRequest) -> bool:
         """Send in the newest version that both sides have and the request allows, or as keyed;
@@ -317,8 +327,11 @@ class PeerConnection(asyncio.Protocol):
         assert self._handshake_timer is not None, "the handshake is timed"
         self._handshake_timer.cancel()
         if lifetime_ms > 0:
-            part = random.uniform(SESSION_PART_MIN, SESSION_PART_MAX)
-            self._session_ends = self._loop.call_later(lifetime_ms * part / 1000, self._note_end)
+            from fencepost.client.protocol.sasl import renewal_after_ms
+
+            after_s = renewal_after_ms(lifetime_ms) / 1000
+            self._session_ends_at = time.monotonic() + after_s
+            self._session_ends = self._loop.call_later(after_s, self._note_end)
         self.usable = True
         self._peer.on_ready(self)
 
@@ -329,6 +342,9 @@ class PeerConnection(asyncio.Protocol):
             self._end_session()
 
     def _end_session(self) -> None:
+        if self._session_ends is not None:
+            self._session_ends.cancel()
+        self._session_ends_at = float("inf")
         self._session_is_ending = self.usable = False
         self._peer.on_session_ending(self)
 

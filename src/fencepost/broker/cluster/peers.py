@@ -257,6 +257,8 @@ class _Peer:
     def _pump(self) -> None:
         """Give waiting requests to idle connections, and make as many new ones as are missing."""
         while self._waiting and self._idle:
+            if self._idle[-1].end_session_if_due():  # which takes it out of the idle ones
+                continue
             request = self._waiting.popleft()
             if not request.done and self._idle[-1].send(request):
                 self._idle.pop()

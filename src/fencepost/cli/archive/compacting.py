@@ -22,10 +22,10 @@ MB = 1_000_000
 @command
 def compact(arguments: argparse.Namespace) -> int:
     """Compaction by Spark's tasks, or by the table's own command."""
+    from fencepost.arrow.archive.state import PARQUET, read_state
     from fencepost.spark.archive.compaction import compact as compact_archive
     from fencepost.spark.archive.maintaining import compact_table
     from fencepost.spark.archive.running import in_tasks
-    from fencepost.spark.archive.state import PARQUET, read_state
 
     def work(spark: Any, layout: Any, target_bytes: int, rates: Rates) -> Any:
         if (format := read_state(layout).data_format) != PARQUET:
@@ -83,7 +83,7 @@ def _in_session(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from fencepost.spark.archive.layout import ArchiveError
+    from fencepost.arrow.archive.layout import ArchiveError
 
     if not 0 < arguments.target_mb <= 1 << 20:
         raise UsageError(f"--target-mb {arguments.target_mb:g}: must be more than 0")

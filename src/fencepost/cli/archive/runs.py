@@ -34,8 +34,8 @@ def source_of(arguments: argparse.Namespace) -> dict[str, str]:
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Until what was there is archived; with --every until it is interrupted."""
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.arrow.errors import ReadError
-    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.errors import SparkError
 
     source = source_of(arguments)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @command
 def status(arguments: argparse.Namespace) -> int:
     """Without Spark."""
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.checking import status as status_of
-    from fencepost.spark.archive.layout import ArchiveError
 
     try:
         found = status_of(layout_of(arguments))
@@ -43,8 +43,8 @@ def verify(arguments: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.checking import verify as verify_archive
-    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.running import in_tasks
 
     layout = layout_of(arguments)

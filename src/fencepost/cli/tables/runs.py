@@ -112,10 +112,11 @@ def _summary(arguments: argparse.Namespace, versions: list[Version], took_s: flo
 
     view = MergedTable(
         batches=len(versions),
-        events=total("upserts", "deletes", "late", "repeated"),
+        events=total("upserts", "deletes", "late", "overtaken", "repeated"),
         rows=versions[-1].row_count if versions else 0,
         version=versions[-1].number if versions else 0,
         late=total("late"),
+        overtaken=total("overtaken"),
         repeated=total("repeated"),
         errors=total("errors"),
         took_s=round(took_s, 3),

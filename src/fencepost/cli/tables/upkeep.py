@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _versions(arguments: argparse.Namespace) -> Versions:
-    from fencepost.spark.storage import storage_at
+    from fencepost.arrow.storage import storage_at
     from fencepost.spark.tables.versions import Versions
 
     return Versions(storage_at(arguments.path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import random
 import secrets
 from collections.abc import Generator
 from typing import Any, Final
@@ -36,6 +37,16 @@ from fencepost.wire.message import Request
 
 # A server that asks for more rounds only wants to keep us busy (Kafka's own maximum is 16384).
 SCRAM_ITERATIONS_MAX: Final = 1_000_000
+
+SESSION_PART_MIN: Final = 0.85
+SESSION_PART_MAX: Final = 0.95
+"""After which part of its session a connection logs in again, drawn at random, as Java clients do,
+so that connections that were made together do not all do it at the same time."""
+SESSION_MARGIN_MS: Final = 400
+"""Before the end of a session no request is sent: it has to be read in it, and where machines are
+busy that takes its time. It counts in sessions of a few seconds."""
+RENEWAL_INTERVAL_MS: Final = 1_000
+"""Brokers do not let a connection log in again sooner than that after the last time."""
 
 Authentication = Generator[tuple[Request[Any], int | None], Any, int]
 
@@ -72,6 +83,14 @@ def authenticate(
             exchange.finish(bytes(answer.auth_bytes))
             return int(answer.session_lifetime_ms)
         message = exchange.next(bytes(answer.auth_bytes))
+
+
+def renewal_after_ms(lifetime_ms: int) -> float:
+    """How many milliseconds after a login the connection has to log in again (KIP-368), so that no
+    request reaches the broker behind the session's end."""
+    part_ms = lifetime_ms * random.uniform(SESSION_PART_MIN, SESSION_PART_MAX)
+    earliest_ms = min(part_ms, RENEWAL_INTERVAL_MS)
+    return max(earliest_ms, min(part_ms, lifetime_ms - SESSION_MARGIN_MS))
 
 
 class PlainExchange:

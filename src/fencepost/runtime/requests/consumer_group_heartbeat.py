@@ -29,11 +29,6 @@ from fencepost.wire.errors import ErrorCode
 
 CONSUMER_PROTOCOL: Final = "consumer"
 GROUP_VERSION: Final = "group.version"
-NOT_OFFERED: Final = (
-    "the consumer group protocol (group.protocol=consumer, KIP-848) is not offered: it takes "
-    "group.version 1, and consumer in group.coordinator.rebalance.protocols; or set "
-    "group.protocol=classic"
-)
 MEMBER_IDS_FROM: Final = 1
 """Version from which on members make up their ids (KIP-1082)."""
 
@@ -58,7 +53,7 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Have the group's coordinator decide."""
     if not is_offered(groups, metadata):
-        return _refused(ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED)
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if refusal := access.refusal(context, READ_GROUP, request.group_id):
         return _refused(refusal)
     for topic in request.subscribed_topic_names or ():

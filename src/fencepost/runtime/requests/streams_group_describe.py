@@ -20,7 +20,7 @@ from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.group_descriptions import distinct
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
-from fencepost.runtime.requests.streams_groups import NOT_OFFERED, is_offered
+from fencepost.runtime.requests.streams_groups import is_offered
 from fencepost.wire.api.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -50,10 +50,7 @@ def streams_group_describe(
     if not is_offered(groups, metadata):
         error = int(ErrorCode.UNSUPPORTED_VERSION)
         return StreamsGroupDescribeResponse(
-            groups=[
-                DescribedGroup(group_id=one, error_code=error, error_message=NOT_OFFERED)
-                for one in request.group_ids
-            ]
+            groups=[DescribedGroup(group_id=one, error_code=error) for one in request.group_ids]
         )
     group_ids = distinct(request.group_ids)
     answers: list[DescribedGroup | None] = [None] * len(group_ids)

@@ -42,7 +42,7 @@ from fencepost.runtime.requests.permissions import (
     DESCRIBE_TOPIC,
     READ_GROUP,
 )
-from fencepost.runtime.requests.streams_groups import NOT_OFFERED, is_offered
+from fencepost.runtime.requests.streams_groups import is_offered
 from fencepost.wire.api.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -105,7 +105,7 @@ def streams_group_heartbeat(
 def _check(parts: _Parts, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> None:
     """What needs no group, in Kafka's order. RefusedError."""
     if not is_offered(parts.groups, parts.metadata):
-        refuse(ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED)
+        refuse(ErrorCode.UNSUPPORTED_VERSION)
     if error := parts.access.refusal(context, READ_GROUP, request.group_id):
         refuse(error)
     if request.topology is not None:

@@ -11,7 +11,7 @@ from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import READ_GROUP
-from fencepost.runtime.requests.streams_groups import NOT_OFFERED, is_offered
+from fencepost.runtime.requests.streams_groups import is_offered
 from fencepost.wire.api.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
@@ -33,7 +33,7 @@ def streams_group_topology_description_update(
     message: str | None = NO_PLUGIN
     error = ErrorCode.UNSUPPORTED_VERSION
     if not is_offered(groups, metadata):
-        message = NOT_OFFERED
+        message = None
     elif refusal := access.refusal(context, READ_GROUP, request.group_id):
         error, message = refusal, None
     return StreamsGroupTopologyDescriptionUpdateResponse(

@@ -9,11 +9,6 @@ from fencepost.runtime.requests.parts import ClusterMetadata
 
 STREAMS_PROTOCOL: Final = "streams"
 STREAMS_VERSION: Final = "streams.version"
-NOT_OFFERED: Final = (
-    "the streams group protocol (group.protocol=streams, KIP-1071) is not offered: it takes "
-    "streams.version 1, and streams in group.coordinator.rebalance.protocols; or set "
-    "group.protocol=classic"
-)
 
 
 def is_offered(groups: GroupCoordinators, metadata: ClusterMetadata) -> bool:

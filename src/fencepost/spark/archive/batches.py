@@ -20,8 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.layout import (
+from fencepost.arrow.archive.layout import (
     STAGING,
     ArchiveError,
     DataFile,
@@ -29,7 +28,7 @@ from fencepost.spark.archive.layout import (
     file_name,
     tag_of,
 )
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.state import (
     Ranges,
     State,
     checkpoint_location,
@@ -37,9 +36,10 @@ from fencepost.spark.archive.state import (
     read_state,
     update_state,
 )
+from fencepost.arrow.checkpoint import read_checkpoint
+from fencepost.arrow.storage import Storage
+from fencepost.client.metadata import TopicPartition
 from fencepost.spark.archive.writing import write_by_tasks
-from fencepost.spark.checkpoint import read_checkpoint
-from fencepost.spark.storage import Storage
 
 DATE: Final = (
     "date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), 86400000000))"

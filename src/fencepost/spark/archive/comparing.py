@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fencepost.client.cluster import Cluster
-from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
-from fencepost.spark.archive.layout import Layout
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.layout import Layout
+from fencepost.arrow.archive.state import (
     Incarnation,
     Ranges,
     counted_files,
     merged,
     read_parquet_state,
 )
+from fencepost.client.cluster import Cluster
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.wire.errors import ErrorCode
 
 HASH: Final = (

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from fencepost.arrow.archive.layout import ArchiveError, Layout
+from fencepost.arrow.archive.state import PARQUET, checkpoint_of, read_state
+from fencepost.arrow.checkpoint import read_checkpoint
 from fencepost.spark.archive.compaction import Compacted, compact
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
-from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.running import Run
-from fencepost.spark.archive.state import PARQUET, checkpoint_of, read_state
 from fencepost.spark.archive.tables import TABLE, iceberg_table, told_plainly
-from fencepost.spark.checkpoint import read_checkpoint
 
 RETENTION: Final = timedelta(days=7)
 RETENTION_MIN: Final = timedelta(days=1)

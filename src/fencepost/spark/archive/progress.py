@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fencepost.arrow.archive.layout import Layout
+from fencepost.arrow.archive.state import read_state
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.survey import Survey
-from fencepost.spark.archive.layout import Layout
-from fencepost.spark.archive.state import read_state
 
 
 def offsets_to_read(layout: Layout, options: SourceOptions) -> int:

@@ -15,16 +15,8 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
-from fencepost.arrow.options import SourceOptions
-from fencepost.spark.archive.batches import (
-    COLUMNS,
-    DATE,
-    Written,
-    archive_batch,
-    write_frame,
-)
-from fencepost.spark.archive.layout import PRIVATE, STAGING, STATE, ArchiveError, Layout
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.layout import PRIVATE, STAGING, STATE, ArchiveError, Layout
+from fencepost.arrow.archive.state import (
     CHECKPOINT_SETTING,
     PARQUET,
     STOPPED_AT_LOSS,
@@ -34,9 +26,17 @@ from fencepost.spark.archive.state import (
     update_state,
     write_first_state,
 )
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.storage import canonical
+from fencepost.spark.archive.batches import (
+    COLUMNS,
+    DATE,
+    Written,
+    archive_batch,
+    write_frame,
+)
 from fencepost.spark.archive.tables import start_table
 from fencepost.spark.options import source_options
-from fencepost.spark.storage import canonical
 
 BATCH_RECORDS: Final = 1_000_000
 TASK_RECORDS: Final = 250_000
@@ -72,10 +72,11 @@ def archive_topics(
     frame = spark.readStream.format("fencepost").options(**options).load()
     if format == PARQUET:
         return _with_trigger(_parquet_writer(frame, layout, on_batch), location, interval).start()
-    dated = _dated(frame)
-    empty = spark.createDataFrame([], dated.schema)
-    writer = _with_trigger(dated.writeStream, location, interval)
-    return start_table(writer, empty, layout, format)
+
+    def with_trigger(writer: Any) -> Any:
+        return _with_trigger(writer, location, interval)
+
+    return start_table(_dated(frame), with_trigger, layout, format)
 
 
 def source_options_of(source: Mapping[str, str]) -> SourceOptions:

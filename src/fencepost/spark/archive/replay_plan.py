@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.spark.archive.layout import (
+from fencepost.arrow.archive.layout import (
     ArchiveError,
     DataFile,
     Layout,
@@ -24,9 +24,7 @@ from fencepost.spark.archive.layout import (
     place_of,
     tag_of,
 )
-from fencepost.spark.archive.replay_task import Piece
-from fencepost.spark.archive.running import Run
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.state import (
     PARQUET,
     Incarnation,
     State,
@@ -35,10 +33,12 @@ from fencepost.spark.archive.state import (
     read_state,
     recover,
 )
+from fencepost.arrow.checkpoint import CheckpointError, read_checkpoint
+from fencepost.arrow.storage import Storage
+from fencepost.spark.archive.replay_task import Piece
+from fencepost.spark.archive.running import Run
 from fencepost.spark.archive.table_copy import copy_topic, topics_in
 from fencepost.spark.archive.tables import read_table, told_plainly
-from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
-from fencepost.spark.storage import Storage
 
 FORMAT: Final = 1
 RECORDS: Final = "records"

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from fencepost.spark.archive.layout import ArchiveError, DataFile
+from fencepost.arrow.archive.layout import ArchiveError, DataFile
+from fencepost.arrow.archive.reading import records_in_order
 from fencepost.spark.archive.offset_map import runs_of
-from fencepost.spark.archive.reading import records_in_order
 from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.task_transaction import Attempt

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from fencepost.spark.archive.layout import ArchiveError, DataFile, data_file, file_name
+from fencepost.arrow.archive.layout import ArchiveError, DataFile, data_file, file_name
+from fencepost.arrow.storage import Storage
 from fencepost.spark.archive.running import Run
 from fencepost.spark.archive.writing import write_by_tasks
-from fencepost.spark.storage import Storage
 
 COPY_RECORDS: Final = 250_000
 """Records in one file at most."""

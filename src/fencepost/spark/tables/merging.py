@@ -5,7 +5,8 @@ known of its key, the row or its deletion, by the table's order (`order`):
 
 * a later one replaces it; a deletion is kept as a row without values, so that an earlier event that
   comes after it changes nothing;
-* an earlier one, or the same again, changes nothing;
+* an earlier one, or the same again, changes nothing. It is late if the table knew of a later one
+  before the batch, and overtaken if that is in the same batch;
 * a tombstone directly behind the key's `d` says nothing new. Any other is a deletion by the order
   of the topic: it has no position of its own, and keeps that of the row that it deletes. An event
   at exactly that position and behind the tombstone brings the row back, so that reading a stretch
@@ -24,11 +25,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.spark.tables.columns import OWN, fitted
+from fencepost.spark.evolution import fitted
+from fencepost.spark.tables.columns import OWN
+from fencepost.spark.tables.errors import UnorderedError
 from fencepost.spark.tables.events import DELETE, TOMBSTONE, TRUNCATE, UPSERT
 from fencepost.spark.tables.order import SOURCE, Place, in_topic, is_later
 
-COUNTS: Final = ("upserts", "deletes", "late", "repeated", "truncated", "unavailable", "purged")
+COUNTS: Final = (
+    *("upserts", "deletes", "late", "overtaken", "repeated"),
+    *("truncated", "unavailable", "purged"),
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def merge(old: pa.Table, events: pa.Table, rules: Rules) -> Merged:
     by = [(name, "ascending") for name in ("partition", "offset", "part")]
     rows = events.filter(is_row).sort_by(by)
     merged.lasts = _lasts(rows)
-    fold = _Fold(old, rows, replace(rules, marks=merged.marks), merged.counts)
+    fold = _Fold(old, rows, replace(rules, marks=merged.marks), merged.counts, rules.marks)
     new = [state for state in fold.run() if state is not None and state.is_new]
     drop = fold.replaced()
     if merged.marks != rules.marks:
@@ -137,9 +143,15 @@ class _Fold:
     """Takes events in, one after the other; see the module."""
 
     def __init__(
-        self, old: pa.Table, events: pa.Table, rules: Rules, counts: dict[str, int]
+        self,
+        old: pa.Table,
+        events: pa.Table,
+        rules: Rules,
+        counts: dict[str, int],
+        marks_before: tuple[Place, ...],
     ) -> None:
         self._rules = rules
+        self._rules_before = replace(rules, marks=marks_before)
         self._counts = counts
         self._old_rows = old.num_rows
         encoded = events["key"].combine_chunks().dictionary_encode()
@@ -153,6 +165,7 @@ class _Fold:
         none = events["unavailable"].null_count == events.num_rows
         self._unavailable = None if none else events["unavailable"].to_pylist()
         self._states = self._known(old)
+        self._states_before = list(self._states)
         self._behind_delete: dict[int, int] = {}
         for partition, key in rules.deleted_last.items():
             code = pc.index(self.keys, pa.scalar(key, pa.binary())).as_py()
@@ -194,9 +207,26 @@ class _Fold:
                 self._behind_delete[code] = place.partition
             if verdict > 0:
                 states[code] = self._replaced(number, place, kind, state)
+            elif verdict == 0:
+                counts["repeated"] += 1
             else:
-                counts["late" if verdict < 0 else "repeated"] += 1
+                counts["late" if self._is_late(code, place, kind) else "overtaken"] += 1
         return states
+
+    def _is_late(self, code: int, place: Place, kind: str) -> bool:
+        """Whether what the table knew before the batch is later than an event that changes nothing;
+        not where nothing tells."""
+        before = self._states_before[code]
+        try:
+            if _is_covered(place, kind != UPSERT, self._rules_before):
+                return True
+            if before is None:
+                return False
+            if kind == TOMBSTONE and self._rules.order == SOURCE:
+                return in_topic(place, before.place) < 0
+            return self._compare(place, kind, before) < 0
+        except UnorderedError:
+            return False
 
     def _compare(self, place: Place, kind: str, state: _State) -> int:
         verdict = is_later(place, state.place, self._rules.order)

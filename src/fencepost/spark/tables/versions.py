@@ -35,7 +35,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.spark.storage import LocalStorage, Storage
+from fencepost.arrow.storage import LocalStorage, Storage
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.order import Place
 

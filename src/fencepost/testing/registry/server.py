@@ -1,7 +1,8 @@
 """`SchemaRegistry`: the registry as a server of HTTP, in threads of this process.
 
 What clients can do to it is bounded: connections, how long one may be silent, the length of a
-request, and of a schema (`documents`). Requests are answered one after the other.
+request, and of a schema (`documents`). Requests are answered one after the other, but for those in
+which schemas are compared: the others go on meanwhile.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from fencepost.testing.ports import LOOPBACK
 from fencepost.testing.registry.errors import RegistryError
+from fencepost.testing.registry.levels import incompatibilities
 from fencepost.testing.registry.routes import Text, answer
 from fencepost.testing.registry.schemas import Reference, Schema
-from fencepost.testing.registry.store import Store
+from fencepost.testing.registry.store import Numbered, Store
 
 if TYPE_CHECKING:
     from fencepost.testing.certificates import Certificate
@@ -60,8 +62,10 @@ class SchemaRegistry:
         self.asked: Counter[str] = Counter()
         """How often each path was asked for, without its query."""
         self._certificate = certificate
-        self._store = Store()
+        self._store = Store(self._compare)
         self._lock = threading.Lock()
+        """Held while a request is answered, but while schemas are compared."""
+        self._comparing = threading.Lock()
         self._failure: tuple[int, int] | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -168,6 +172,16 @@ class SchemaRegistry:
             except RegistryError as error:
                 return error.status, json.dumps({"error_code": error.code, "message": str(error)})
         return 200, found if isinstance(found, Text) else json.dumps(found)
+
+    def _compare(self, level: str, schema: Schema, earlier: Numbered) -> list[str]:
+        """Compare schemas for a request, which holds the lock, and let others be answered: of
+        schemas at the limits this takes seconds. One comparison at a time."""
+        self._lock.release()
+        try:
+            with self._comparing:
+                return incompatibilities(level, schema, earlier)
+        finally:
+            self._lock.acquire()
 
     def _check(self, authorization: str | None) -> None:
         if self._failure is not None:

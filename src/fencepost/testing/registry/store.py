@@ -7,7 +7,7 @@ Numbers of versions go on behind deleted ones, as long as one of them is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.testing.registry import errors
@@ -23,6 +23,9 @@ from fencepost.testing.registry.schemas import Reference, Schema, parse
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 SHOWN_MAX = 20
 """Reasons that an incompatible schema is told with."""
+
+Numbered = Sequence[tuple[int, Schema]]
+"""Schemas with their versions, in order."""
 
 
 @dataclass
@@ -47,8 +50,11 @@ class Settings:
 
 @dataclass
 class Store:
-    """All of it. Not safe to be used by two threads at once."""
+    """All of it. Not safe to be used by two threads at once, but that others may use it while
+    `compare` runs, which may take seconds."""
 
+    compare: Callable[[str, Schema, Numbered], list[str]] = incompatibilities
+    """By level and schema, why that may not follow those versions."""
     subjects: dict[str, dict[int, Version]] = field(default_factory=dict)
     overall: Settings = field(default_factory=Settings)
     settings: dict[str, Settings] = field(default_factory=dict)
@@ -137,6 +143,29 @@ class Store:
         mode IMPORT."""
         if not subject:
             raise RegistryError(errors.INVALID_SUBJECT, f"The subject {subject!r} is not valid")
+        compared, reasons = None, []
+        while (known := self._known(subject, schema, schema_id)) is None:
+            held_against = self.compatibility(subject), self._earlier(subject)
+            if schema_id is not None or held_against == compared:
+                break
+            level, earlier = compared = held_against
+            reasons = self.compare(level, schema, earlier)  # others may change all of it meanwhile
+        if known is not None:
+            return known
+        if reasons:
+            raise RegistryError(
+                errors.INCOMPATIBLE_SCHEMA,
+                f"Schema being registered is incompatible with an earlier schema for subject"
+                f' "{subject}", details: {reasons[:SHOWN_MAX]}, compatibility: {level}',
+            )
+        # A schema that this one refers to may have been deleted since it was parsed.
+        for one in schema.references:
+            self._referred(one)
+        return self._add(subject, schema, schema_id, number)
+
+    def _known(self, subject: str, schema: Schema, schema_id: int | None) -> Version | None:
+        """The version that is this schema, which need not be registered then. RegistryError where
+        it may not be registered at all."""
         self._check_writable(subject)
         is_import = self.mode(subject) == "IMPORT"
         if is_import != (schema_id is not None):
@@ -145,20 +174,8 @@ class Store:
         try:
             known = self.lookup(subject, schema)
         except RegistryError:
-            pass
-        else:
-            if schema_id in (None, known.schema_id):
-                return known
-        if not is_import:
-            reasons = self.incompatibilities(subject, schema)
-            if reasons:
-                level = self.compatibility(subject)
-                raise RegistryError(
-                    errors.INCOMPATIBLE_SCHEMA,
-                    f"Schema being registered is incompatible with an earlier schema for subject"
-                    f' "{subject}", details: {reasons[:SHOWN_MAX]}, compatibility: {level}',
-                )
-        return self._add(subject, schema, schema_id, number)
+            return None
+        return known if schema_id in (None, known.schema_id) else None
 
     def _add(
         self, subject: str, schema: Schema, schema_id: int | None, number: int | None
@@ -194,11 +211,16 @@ class Store:
 
     def incompatibilities(self, subject: str, schema: Schema, number: int = 0) -> list[str]:
         """Why it may not follow the versions of the subject, or one of them (-1: the last)."""
-        earlier = [one for one in self.subjects.get(subject, {}).values() if not one.is_deleted]
-        pairs = sorted((one.number, one.schema) for one in earlier)
+        pairs = self._earlier(subject)
         if number:
             pairs = pairs[-1:] if number < 0 else [one for one in pairs if one[0] == number]
-        return incompatibilities(self.compatibility(subject), schema, pairs)
+        return self.compare(self.compatibility(subject), schema, pairs)
+
+    def _earlier(self, subject: str) -> list[tuple[int, Schema]]:
+        """The versions that a new one is held against, in order."""
+        versions = self.subjects.get(subject, {}).values()
+        live = [one for one in versions if not one.is_deleted]
+        return [(one.number, one.schema) for one in sorted(live, key=lambda one: one.number)]
 
     # -- deleting --------------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""What a page was asked for: the parts of its path and its query, read by one rule for browsers,
+`/api` and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, urlencode
+
+PAGE_SIZE_MAX: Final = 1_000
+VALUE_BYTES_MAX: Final = 8_192
+
+
+class BadQuery(ValueError):
+    """A value that a page cannot take: names the key, the value and what is allowed."""
+
+    def __init__(self, key: str, value: str, allowed: str) -> None:
+        super().__init__(f"{key}={value[:80]!r}: {allowed}")
+        self.key = key
+
+
+class NotThere(LookupError):
+    """What a page is about does not exist; the words say what and where it was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The values of a page's path and query, by name."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, key: str, default: str = "") -> str:
+        """A text of VALUE_BYTES_MAX bytes at most. Raises BadQuery."""
+        value = self.values.get(key, default)
+        if len(value.encode(errors="surrogatepass")) > VALUE_BYTES_MAX:
+            raise BadQuery(key, value, f"at most {VALUE_BYTES_MAX} bytes are allowed")
+        return value
+
+    def number(self, key: str, default: int, least: int, most: int) -> int:
+        """A whole number from `least` to `most`. Raises BadQuery."""
+        value = self.values.get(key)
+        if value is None or value == "":
+            return default
+        digits = value.removeprefix("-")
+        if digits.isascii() and digits.isdecimal() and len(digits) <= 19:
+            found = int(value)
+            if least <= found <= most:
+                return found
+        raise BadQuery(key, value, f"a number from {least} to {most} is allowed")
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
+        """One of `allowed`; without a value the first of them. Raises BadQuery."""
+        value = self.values.get(key) or allowed[0]
+        if value not in allowed:
+            raise BadQuery(key, value, f"allowed are {', '.join(allowed)}")
+        return value
+
+
+def path_to(*parts: object, **query: object) -> str:
+    """A path of the console with its parts and query quoted; values that are None are left out."""
+    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {key: str(value) for key, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,63 @@
+"""How a cluster is, in sentences, of a sample of it."""
+
+from __future__ import annotations
+
+from fencepost.console.asked import path_to
+from fencepost.console.page import Sentence
+from fencepost.console.sample import Sample
+from fencepost.console.summary import OFFLINE, UNDER_REPLICATED, Summary
+from fencepost.views.view import count
+
+
+def health_of(sample: Sample, summary: Summary) -> list[Sentence]:
+    """The cluster's health, the worst first; the first sentence says all of it in short."""
+    found = [*_fenced(sample), *_partitions(summary), *_unanswered(sample)]
+    order = ("bad", "warning", "note", "good")
+    found.sort(key=lambda sentence: order.index(sentence.level))
+    return [_in_short(sample, summary, found), *found]
+
+
+def _in_short(sample: Sample, summary: Summary, found: list[Sentence]) -> Sentence:
+    alive = len(sample.brokers) - len(sample.fenced & sample.brokers.keys())
+    has = (
+        f"{count(alive, 'broker')}, {count(len(sample.topics), 'topic')},"
+        f" {count(summary.partitions, 'partition')}"
+    )
+    if not found:
+        return Sentence(f"All is well: {has}, every replica in sync.", "good")
+    worst = found[0].level
+    word = {"bad": "Something is broken", "warning": "To be looked at"}.get(worst, "It runs")
+    return Sentence(f"{word}: {has}.", worst)
+
+
+def _fenced(sample: Sample) -> list[Sentence]:
+    return [
+        Sentence(
+            f"Broker {broker} is fenced: it is stopped, or cannot be reached.",
+            "bad",
+            path_to("brokers", broker),
+        )
+        for broker in sorted(sample.fenced)
+    ]
+
+
+def _partitions(summary: Summary) -> list[Sentence]:
+    offline = summary.troubled[OFFLINE]
+    under = set(summary.troubled[UNDER_REPLICATED]).difference(offline)
+    found = []
+    if offline:
+        link = path_to("replication", show=OFFLINE)
+        text = f"{count(len(offline), 'partition')} without a leader."
+        found.append(Sentence(text, "bad", link))
+    if under:
+        link = path_to("replication", show=UNDER_REPLICATED)
+        text = f"{count(len(under), 'partition')} with replicas that are not in sync."
+        found.append(Sentence(text, "warning", link))
+    return found
+
+
+def _unanswered(sample: Sample) -> list[Sentence]:
+    return [
+        Sentence(f"{name} could not be had: {error}.", "note")
+        for name, error in sorted(sample.errors.items())
+    ]
