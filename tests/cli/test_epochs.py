@@ -11,6 +11,7 @@ import pytest
 from fencepost.client.lineage import ReplicaLineage
 from fencepost.client.offsets import EpochSpan
 from fencepost.views.epochs import reference_of
+from fencepost.views.epochs_drawing import DIVERGING_COLOR
 
 from ..client.fake_cluster import FakeCluster, FakePartition
 from ..client.records import batch
@@ -83,9 +84,8 @@ def test_the_picture_as_svg(run: Fencepost, diverged: str, tmp_path: Path):
     root = ElementTree.fromstring(path.read_text())
     titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles.count("leader epoch 2: offsets 3 to 5") == 2
-    red = [
-        one for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("fill") == "#e45756"
-    ]
+    bars = root.iter("{http://www.w3.org/2000/svg}rect")
+    red = [one for one in bars if one.get("fill") == DIVERGING_COLOR]
     assert [one[0].text for one in red] == ["leader epoch 1: offsets 3 to 7"]
     missing = run("epochs", "t", "--svg", str(tmp_path / "no" / "e.svg"), bootstrap=diverged)
     assert missing.code == 1 and missing.err.count("\n") == 1

@@ -110,6 +110,8 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("sim", "explore-partition"): ["--states", "50"],
     ("sim", "play"): ["{scenario}"],
     ("sim", "list"): [],
+    ("completion",): ["fish"],
+    ("man",): ["topics"],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
@@ -120,11 +122,13 @@ CLIENTS = {
 }  # fmt: skip
 NOT_RUN = {
     ("serve",),
+    ("console",),
     *(("cluster", action) for action in ("up", "status", "start", "stop", "restart", "kill")),
     ("cluster", "pause"),
     ("cluster", "resume"),
     ("testing", "cluster"),
     ("testing", "proxy"),
+    ("testing", "certificates"),
     ("reassign", "execute"),
     ("reassign", "cancel"),
     ("elect", "unclean"),

@@ -24,7 +24,7 @@ from fencepost.client.cluster_view import ClusterView
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import BrokerError, ClientError, UnsupportedApi
-from fencepost.client.metadata import PartitionInfo, TopicPartition
+from fencepost.client.metadata import Node, TopicInfo, TopicPartition
 from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan, finding_epoch_spans
 from fencepost.wire.api.fetch import (
     FetchPartition,
@@ -49,12 +49,14 @@ class ReplicaLineage:
     """What one replica's log is made of, oldest epoch first; `error` says why nothing is known.
 
     A replica that has never had a record has no spans. Offsets are -1 where they are not known.
+    `has_older` says that the log has older epochs, which were not asked for.
     """
 
     broker_id: int
     spans: tuple[EpochSpan, ...] = ()
     high_watermark: int = -1
     error: str | None = None
+    has_older: bool = False
 
     @property
     def start_offset(self) -> int:
@@ -97,8 +99,38 @@ def reading_lineages(
         )  # fmt: skip
     found: dict[int, ReplicaLineage] = {}
     for broker in sorted(info.replicas, key=lambda id_: id_ == info.leader_id):
-        found[broker] = yield from _reading_replica(view, partition, topic.topic_id, info, broker)
+        node = view.metadata.nodes.get(broker)
+        found[broker] = yield from reading_replica(view, topic, partition.partition, broker, node)
     return [found[broker] for broker in info.replicas]
+
+
+def reading_replica(
+    view: ClusterView[Any],
+    topic: TopicInfo,
+    partition: int,
+    broker: int,
+    node: Node | None,
+    *,
+    spans_max: int = EPOCH_SPANS_MAX,
+) -> Conversation[ReplicaLineage]:
+    """The lineage of one replica of a partition, which is at `node` (None: it cannot be reached),
+    with `spans_max` epochs at most, the newest. Each costs a request, and two or more are needed to
+    find the newest. What it does not tell is in the `error`."""
+    if node is None:
+        return ReplicaLineage(broker, error="the broker is not there: down, fenced or unknown")
+    info = topic.partitions[partition]
+    where = TopicPartition(topic.name, partition)
+    try:
+        connection = yield from asking.connect(node)
+        try:
+            replica = _Replica(connection, where, topic.topic_id)
+        except UnsupportedApi:
+            if broker != info.leader_id:
+                raise
+            return (yield from _reading_old_leader(view, where, broker))
+        return (yield from replica.lineage(broker, max(info.leader_epoch, 0), spans_max))
+    except ClientError as error:
+        return ReplicaLineage(broker, error=str(error))
 
 
 def find_divergence(
@@ -128,29 +160,6 @@ def find_divergence(
     return None
 
 
-def _reading_replica(
-    view: ClusterView[Any],
-    partition: TopicPartition,
-    topic_id: Uuid,
-    info: PartitionInfo,
-    broker: int,
-) -> Conversation[ReplicaLineage]:
-    node = view.metadata.nodes.get(broker)
-    if node is None:
-        return ReplicaLineage(broker, error="the broker is not there: down, fenced or unknown")
-    try:
-        connection = yield from asking.connect(node)
-        try:
-            replica = _Replica(connection, partition, topic_id)
-        except UnsupportedApi:
-            if broker != info.leader_id:
-                raise
-            return (yield from _reading_old_leader(view, partition, broker))
-        return (yield from replica.lineage(broker, max(info.leader_epoch, 0)))
-    except ClientError as error:
-        return ReplicaLineage(broker, error=str(error))
-
-
 def _reading_old_leader(
     view: ClusterView[Any], partition: TopicPartition, broker: int
 ) -> Conversation[ReplicaLineage]:
@@ -177,16 +186,21 @@ class _Replica:
             FetchRequest, lowest=FIRST_VERSION_WITH_DIVERGENCE, highest=highest
         )
 
-    def lineage(self, broker: int, epoch: int) -> Conversation[ReplicaLineage]:
-        """All epochs that the replica's log has records of; `epoch` is one that it may know."""
+    def lineage(self, broker: int, epoch: int, spans_max: int) -> Conversation[ReplicaLineage]:
+        """The epochs that the replica's log has records of, of many the newest; `epoch` is one that
+        it may know."""
         newest = yield from self._newest(epoch)
         spans: list[EpochSpan] = []
-        while newest is not None and newest[0] >= 0 and len(spans) < EPOCH_SPANS_MAX:
+        has_older = False
+        while newest is not None and newest[0] >= 0:
             found, end_offset = newest
             start = self._last.log_start_offset if self._last is not None else 0
             if spans:
                 spans[-1] = spans[-1]._replace(start_offset=max(start, end_offset))
             if end_offset <= start and (spans or end_offset < start):
+                break
+            if len(spans) == spans_max:
+                has_older = True
                 break
             spans.append(EpochSpan(found, start, end_offset))
             newest = (yield from self._end_of(found - 1)) if found else None
@@ -195,7 +209,7 @@ class _Replica:
                     f"asked where epoch {found - 1} ends, broker {broker} answered for {newest[0]}"
                 )
         high_watermark = self._last.high_watermark if self._last is not None else -1
-        return ReplicaLineage(broker, tuple(spans[::-1]), high_watermark)
+        return ReplicaLineage(broker, tuple(spans[::-1]), high_watermark, has_older=has_older)
 
     def _newest(self, epoch: int) -> Conversation[tuple[int, int] | None]:
         """The newest epoch that the replica knows, and where it ends; None if it knows none.

@@ -17,7 +17,7 @@ from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.faces import blocking
 from fencepost.client.leaders import by_topic
-from fencepost.client.metadata import TopicPartition
+from fencepost.client.metadata import Node, TopicPartition
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -44,6 +44,8 @@ from fencepost.wire.errors import ErrorCode, is_retriable
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 """Types of elections."""
+PARTITIONS_AT_ONCE: Final = 2_000
+"""How many partitions one DescribeTopicPartitions asks for; a broker may send fewer."""
 
 
 class Outcome(NamedTuple):
@@ -214,17 +216,25 @@ def electing_leaders(
 
 
 def describing_partitions(
-    view: ClusterView[Any], topics: Sequence[str] = ()
+    view: ClusterView[Any],
+    topics: Sequence[str] = (),
+    *,
+    first: TopicPartition | None = None,
+    limit: int | None = None,
 ) -> Conversation[dict[TopicPartition, PartitionState]]:
-    """Partitions of the topics, of all without any, with who is eligible to lead (KIP-966).
+    """Partitions of the topics, of all without any, with who is eligible to lead (KIP-966): from
+    `first` on, in the order of names and numbers, and with a `limit` no more than one request
+    brings of so many.
 
     Raises BrokerError for an unknown topic, ClientError if the broker is older than that.
     """
     found: dict[TopicPartition, PartitionState] = {}
-    cursor: Cursor | None = None
+    cursor = Cursor(topic_name=first.topic, partition_index=first.partition) if first else None
     while True:
         request = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(name=name) for name in topics], cursor=cursor
+            topics=[TopicRequest(name=name) for name in topics],
+            response_partition_limit=limit or PARTITIONS_AT_ONCE,
+            cursor=cursor,
         )
         response = yield from asking.request_any(view, request)
         for topic in response.topics:
@@ -241,7 +251,7 @@ def describing_partitions(
                     tuple(one.last_known_elr or ()),
                     tuple(one.offline_replicas),
                 )
-        if response.next_cursor is None or response.next_cursor == cursor:
+        if limit is not None or response.next_cursor in (None, cursor):
             return found
         cursor = response.next_cursor
 
@@ -250,17 +260,25 @@ def describing_partitions(
 
 
 def describing_log_dirs(
-    view: ClusterView[Any], broker_id: int, partitions: Iterable[TopicPartition] | None = None
+    view: ClusterView[Any],
+    broker: int | Node,
+    partitions: Iterable[TopicPartition] | None = None,
 ) -> Conversation[list[LogDirState]]:
-    """The log directories of a broker and what is in them, of all partitions if None."""
+    """The log directories of a broker and what is in them, of all partitions if None. A broker that
+    is given by its id is looked up first, which is one more request."""
     topics = None
     if partitions is not None:
         topics = [
             DescribableLogDirTopic(topic=name, partitions=numbers)
             for name, numbers in _numbers(partitions)
         ]
-    response = yield from _asking_broker(view, broker_id, DescribeLogDirsRequest(topics=topics))
-    _check(response, f"cannot describe log directories of broker {broker_id}")
+    request = DescribeLogDirsRequest(topics=topics)
+    if isinstance(broker, Node):
+        response = yield from asking.request_node(broker, request)
+        broker = broker.node_id
+    else:
+        response = yield from _asking_broker(view, broker, request)
+    _check(response, f"cannot describe log directories of broker {broker}")
     return [
         LogDirState(
             result.log_dir,

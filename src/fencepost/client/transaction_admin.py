@@ -93,8 +93,10 @@ def listing_transactions(
     duration_ms: int | None = None,
     pattern: str | None = None,
     timeout_ms: float | None = None,
+    node: Node | None = None,
 ) -> Conversation[list[ListedTransaction]]:
-    """The transactional ids of all coordinators, by id; every filter that is given must match.
+    """The transactional ids of all coordinators (of `node` alone if it is given), by id; every
+    filter that is given must match.
 
     `duration_ms` lists those that began longer ago (KIP-994; UnsupportedApi before Kafka 3.8),
     `pattern` is a regular expression for the whole id: of RE2 where brokers match it
@@ -113,10 +115,13 @@ def listing_transactions(
         )
 
     lowest = FIRST_LIST_WITH_DURATION if duration_ms is not None else 0
-    yield from asking.describe(view, [])
+    nodes = [node] if node is not None else None
+    if nodes is None:
+        yield from asking.describe(view, [])
+        nodes = list(view.metadata.nodes.values())
     found: dict[str, ListedTransaction] = {}
-    for node in list(view.metadata.nodes.values()):
-        for one in (yield from _listing_of(view, node, asked, lowest, pattern, deadline)):
+    for each in nodes:
+        for one in (yield from _listing_of(view, each, asked, lowest, pattern, deadline)):
             found[one.transactional_id] = one
     return [found[name] for name in sorted(found)]
 

@@ -110,7 +110,7 @@ def viewing_brokers(
             node.port,
             node.rack,
             node.node_id in found.fenced,
-            _quorum_role(node.node_id, quorum),
+            quorum_role(node.node_id, quorum),
             replicas[node.node_id],
             leads[node.node_id],
             out_of_sync[node.node_id],
@@ -159,8 +159,9 @@ def viewing_details(
     )
 
 
-def _quorum_role(broker_id: int, quorum: QuorumDescription | None) -> str | None:
-    """A combined node has the broker and the controller under one id."""
+def quorum_role(broker_id: int, quorum: QuorumDescription | None) -> str | None:
+    """What a broker is in the quorum, None where that is not known: a combined node has the broker
+    and the controller under one id."""
     if quorum is None:
         return None
     if broker_id == quorum.leader_id:

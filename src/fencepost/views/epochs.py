@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fencepost.client import asking
@@ -16,7 +17,7 @@ from fencepost.client.lineage import (
 )
 from fencepost.client.metadata import PartitionInfo, TopicPartition
 from fencepost.client.offsets import EpochSpan
-from fencepost.views.epochs_drawing import Picture, Row
+from fencepost.views.epochs_drawing import Mark, Picture, Row
 from fencepost.views.view import View, known
 
 
@@ -69,13 +70,29 @@ def viewing_epochs(
     for number in partitions:
         info = described.partitions[number]
         found = yield from reading_lineages(view, TopicPartition(topic, number))
-        reference = reference_of(found, info.leader_id)
-        parted = {one.broker_id: _divergence(reference, one) for one in found}
-        pictures.append(_picture(topic, info, found, reference, parted))
-        replicas += [_replica(info, one, parted[one.broker_id]) for one in found]
-        if reference is not None:
-            epochs += [PartitionEpoch(number, *span) for span in reference.spans]
+        one, picture = partition_epochs(topic, info, found)
+        pictures.append(picture)
+        epochs += one.epochs
+        replicas += one.replicas
     return TopicEpochs(topic, epochs, replicas), pictures
+
+
+def partition_epochs(
+    topic: str,
+    info: PartitionInfo,
+    found: Sequence[ReplicaLineage],
+    marks: Mapping[int, Sequence[Mark]] = MappingProxyType({}),
+) -> tuple[TopicEpochs, Picture]:
+    """The document and the picture of one partition, of the lineages of its replicas; `marks` are
+    drawn below a broker's bar."""
+    reference = reference_of(found, info.leader_id)
+    parted = {one.broker_id: _divergence(reference, one) for one in found}
+    epochs = (
+        [PartitionEpoch(info.partition, *span) for span in reference.spans] if reference else []
+    )
+    replicas = [_replica(info, one, parted[one.broker_id]) for one in found]
+    picture = _picture(topic, info, found, reference, parted, marks)
+    return TopicEpochs(topic, epochs, replicas), picture
 
 
 def reference_of(found: Sequence[ReplicaLineage], leader_id: int) -> ReplicaLineage | None:
@@ -92,7 +109,8 @@ def _divergence(reference: ReplicaLineage | None, one: ReplicaLineage) -> Diverg
     return find_divergence(reference.spans, one.spans)
 
 
-def _role(info: PartitionInfo, broker: int) -> str:
+def role_of(info: PartitionInfo, broker: int) -> str:
+    """What a replica is in its partition."""
     if broker == info.leader_id:
         return "leader"
     return "in sync" if broker in info.isr else "out of sync"
@@ -104,7 +122,7 @@ def _replica(
     return ReplicaEpochs(
         info.partition,
         one.broker_id,
-        _role(info, one.broker_id),
+        role_of(info, one.broker_id),
         _spans(one.spans) if one.error is None else None,
         known(one.high_watermark),
         divergence.offset if divergence is not None else None,
@@ -122,6 +140,7 @@ def _picture(
     found: Sequence[ReplicaLineage],
     reference: ReplicaLineage | None,
     parted: dict[int, Divergence | None],
+    marks: Mapping[int, Sequence[Mark]],
 ) -> Picture:
     leader = f"leader {info.leader_id}" if info.leader_id >= 0 else "no leader"
     heading = (
@@ -131,7 +150,8 @@ def _picture(
     rows, notes = [], []
     for one in found:
         divergence = parted[one.broker_id]
-        rows.append(Row(f"{one.broker_id} {_role(info, one.broker_id)}", one, divergence))
+        label = f"{one.broker_id} {role_of(info, one.broker_id)}"
+        rows.append(Row(label, one, divergence, marks.get(one.broker_id, ())))
         if divergence is not None and reference is not None:
             notes.append(_sentence(one, divergence, reference.broker_id, info))
     return Picture(heading, rows, notes)

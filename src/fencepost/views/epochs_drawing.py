@@ -140,14 +140,17 @@ NOTE_HEIGHT: Final = 20
 MARGIN: Final = 16
 MARK_HEIGHT: Final = 6
 MARK_WIDTH_MIN: Final = 3
-EPOCH_COLORS: Final = ("#4c78a8", "#72b7b2", "#54a24b", "#b279a2", "#9d755d", "#79706e")
-DIVERGING_COLOR: Final = "#e45756"
+EPOCH_COLORS: Final = ("#3b6696", "#2c7a74", "#3d7a36", "#8a5280", "#7f5b45", "#625a58")
+"""White text on each of them has a contrast of 4.5 at least."""
+
+DIVERGING_COLOR: Final = "#c22f2e"
 LABEL_FROM_WIDTH: Final = 22  # narrower bars have their epoch in a tooltip alone
 STYLE: Final = "text{font:13px sans-serif;fill:#222}.h{font-weight:bold}.l{fill:#fff}.n{fill:#b00}"
 
 
-def draw_svg(pictures: Sequence[Picture]) -> str:
-    """One SVG document with all partitions; bars are to scale within a partition."""
+def draw_svg(pictures: Sequence[Picture], *, is_part_of_page: bool = False) -> str:
+    """One SVG document with all partitions; bars are to scale within a partition. In a page it has
+    no style and no paper of its own: the page's sheet has both, for the class `epochs`."""
     parts: list[str] = []
     y = MARGIN
     for picture in pictures:
@@ -155,15 +158,16 @@ def draw_svg(pictures: Sequence[Picture]) -> str:
         parts += drawn
         y += height
     width, height = LABEL_WIDTH + BAR_WIDTH + 2 * MARGIN, y + MARGIN
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}">',
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    if is_part_of_page:
+        title = escape("; ".join(picture.heading for picture in pictures))
+        head = [f'<svg class="epochs" role="img" {size}>', f"<title>{title}</title>"]
+    else:
+        head = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
             f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>',
-            *parts,
-            "</svg>\n",
         ]
-    )
+    return "\n".join([*head, *parts, "</svg>\n"])
 
 
 def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:

@@ -2,74 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from fencepost.client.metadata import PartitionInfo, TopicInfo
 from fencepost.console.asked import path_to
-from fencepost.console.page import Level, Sentence
+from fencepost.console.page import Sentence
 from fencepost.console.sample import Sample
-from fencepost.views.view import View, count
+from fencepost.console.summary import OFFLINE, UNDER_REPLICATED, Summary
+from fencepost.views.view import count
 
 
-class TopicHealth(View, frozen=True):
-    """A topic in a list. `under_replicated` and `offline` count partitions."""
-
-    columns: ClassVar = {
-        "topic": "name",
-        "partitions": "partitions",
-        "replicas": "replication_factor",
-        "under-replicated": "under_replicated",
-        "offline": "offline",
-        "internal": "internal_text",
-    }
-
-    name: str
-    partitions: int
-    replication_factor: int
-    under_replicated: int
-    offline: int
-    internal: bool
-
-    @property
-    def internal_text(self) -> str | None:
-        return "internal" if self.internal else None
-
-    @property
-    def level(self) -> Level | None:
-        """What its row is worth: None where all is well."""
-        return "bad" if self.offline else "warning" if self.under_replicated else None
-
-    @classmethod
-    def of(cls, topic: TopicInfo) -> TopicHealth:
-        partitions = topic.partitions.values()
-        return cls(
-            topic.name,
-            len(partitions),
-            max((len(one.replicas) for one in partitions), default=0),
-            sum(map(is_under_replicated, partitions)),
-            sum(one.leader_id < 0 for one in partitions),
-            topic.is_internal,
-        )
-
-
-def is_under_replicated(one: PartitionInfo) -> bool:
-    """Whether a replica is not in the ISR."""
-    return len(one.isr) < len(one.replicas)
-
-
-def health_of(sample: Sample) -> list[Sentence]:
+def health_of(sample: Sample, summary: Summary) -> list[Sentence]:
     """The cluster's health, the worst first; the first sentence says all of it in short."""
-    found = [*_fenced(sample), *_partitions(sample), *_unanswered(sample)]
+    found = [*_fenced(sample), *_partitions(summary), *_unanswered(sample)]
     order = ("bad", "warning", "note", "good")
     found.sort(key=lambda sentence: order.index(sentence.level))
-    return [_in_short(sample, found), *found]
+    return [_in_short(sample, summary, found), *found]
 
 
-def _in_short(sample: Sample, found: list[Sentence]) -> Sentence:
+def _in_short(sample: Sample, summary: Summary, found: list[Sentence]) -> Sentence:
     alive = len(sample.brokers) - len(sample.fenced & sample.brokers.keys())
     has = (
         f"{count(alive, 'broker')}, {count(len(sample.topics), 'topic')},"
-        f" {count(sum(len(one.partitions) for one in sample.topics.values()), 'partition')}"
+        f" {count(summary.partitions, 'partition')}"
     )
     if not found:
         return Sentence(f"All is well: {has}, every replica in sync.", "good")
@@ -80,26 +32,26 @@ def _in_short(sample: Sample, found: list[Sentence]) -> Sentence:
 
 def _fenced(sample: Sample) -> list[Sentence]:
     return [
-        Sentence(f"Broker {broker} is fenced: it is stopped, or cannot be reached.", "bad")
+        Sentence(
+            f"Broker {broker} is fenced: it is stopped, or cannot be reached.",
+            "bad",
+            path_to("brokers", broker),
+        )
         for broker in sorted(sample.fenced)
     ]
 
 
-def _partitions(sample: Sample) -> list[Sentence]:
-    offline = under = 0
-    for topic in sample.topics.values():
-        for one in topic.partitions.values():
-            if one.leader_id < 0:
-                offline += 1
-            elif is_under_replicated(one):
-                under += 1
+def _partitions(summary: Summary) -> list[Sentence]:
+    offline = summary.troubled[OFFLINE]
+    under = set(summary.troubled[UNDER_REPLICATED]).difference(offline)
     found = []
     if offline:
-        link = path_to("replication", show="offline")
-        found.append(Sentence(f"{count(offline, 'partition')} without a leader.", "bad", link))
+        link = path_to("replication", show=OFFLINE)
+        text = f"{count(len(offline), 'partition')} without a leader."
+        found.append(Sentence(text, "bad", link))
     if under:
-        link = path_to("replication", show="under-replicated")
-        text = f"{count(under, 'partition')} with replicas that are not in sync."
+        link = path_to("replication", show=UNDER_REPLICATED)
+        text = f"{count(len(under), 'partition')} with replicas that are not in sync."
         found.append(Sentence(text, "warning", link))
     return found
 

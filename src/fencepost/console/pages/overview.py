@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import ClassVar, Final
 
 from fencepost.client.metadata import Node
-from fencepost.console.asked import Asked
-from fencepost.console.page import Level, Page, Section, Sentence, Table
+from fencepost.console.asked import Asked, path_to
+from fencepost.console.changes import changes_between
+from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
+from fencepost.console.pages.changes import SINCE
 from fencepost.console.pages.health import health_of
 from fencepost.console.sample import Sample
 from fencepost.console.session import Session
+from fencepost.views.times import iso_time
 from fencepost.views.view import View
 
 EVENTS_SHOWN: Final = 50
+CHANGES_SHOWN: Final = 50
 
 
 class BrokerRow(View, frozen=True):
@@ -40,13 +45,20 @@ async def overview(session: Session, asked: Asked) -> Page:
     sample = await session.sample()
     seen = session.sampler.events[::-1][:EVENTS_SHOWN]
     events = [Sentence(f"{event.seen}: {event.text}", event.level) for event in seen]
-    rows = _brokers(sample)
+    summary = session.summary(sample)
+    health = health_of(sample, summary)
+    rows = [
+        _row(node, sample, summary.leads[broker], summary.replicas[broker])
+        for broker, node in sorted(sample.brokers.items())
+    ]
+    since = asked.choice("since", ("", *SINCE))
     levels: list[Level | None] = ["bad" if row.state == "fenced" else None for row in rows]
     return Page(
         f"Cluster {sample.cluster_id}",
         [
-            Section("Health", health_of(sample), document=health_of(sample)),
-            Section("Brokers", [], [Table("brokers", BrokerRow, rows, levels=levels)]),
+            Section("Health", health, document=health),
+            Section("Brokers", [], [_brokers(rows, levels)]),
+            *_changes(session, sample, since),
             Section(
                 "Events seen",
                 events or [Sentence("None since the console began to look.")],
@@ -54,21 +66,28 @@ async def overview(session: Session, asked: Asked) -> Page:
             ),
         ],
         sample.taken_at_ms,
+        fields=[Field("since", "changes since", since, ("", *SINCE))],
     )
 
 
-def _brokers(sample: Sample) -> list[BrokerRow]:
-    leads: dict[int, int] = {}
-    replicas: dict[int, int] = {}
-    for topic in sample.topics.values():
-        for one in topic.partitions.values():
-            leads[one.leader_id] = leads.get(one.leader_id, 0) + 1
-            for broker in one.replicas:
-                replicas[broker] = replicas.get(broker, 0) + 1
-    return [
-        _row(node, sample, leads.get(broker, 0), replicas.get(broker, 0))
-        for broker, node in sorted(sample.brokers.items())
-    ]
+def _changes(session: Session, sample: Sample, since: str) -> list[Section]:
+    """What changed since a kept sample, if one is asked for."""
+    before = session.samples.since(since, sample.taken_at_ms) if since else None
+    if before is None:
+        return []
+    found = list(islice(changes_between(before, sample), CHANGES_SHOWN + 1))
+    sentences = [Sentence(one.text, one.level) for one in found[:CHANGES_SHOWN]]
+    link = path_to("changes", since=since)
+    if not found:
+        sentences = [Sentence("Nothing changed.", "good")]
+    more = "All of them, with filters" if len(found) <= CHANGES_SHOWN else "More of them"
+    heading = f"Changes since {iso_time(before.taken_at_ms)}"
+    return [Section(heading, [*sentences, Sentence(more, link=link)], document=found)]
+
+
+def _brokers(rows: list[BrokerRow], levels: list[Level | None]) -> Table:
+    links = {"broker": [path_to("brokers", row.id) for row in rows]}
+    return Table("brokers", BrokerRow, rows, links, levels)
 
 
 def _row(node: Node, sample: Sample, leads: int, replicas: int) -> BrokerRow:

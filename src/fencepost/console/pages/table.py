@@ -9,12 +9,22 @@ from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
 from fencepost.console.pages.access import access
 from fencepost.console.pages.batches import batches
+from fencepost.console.pages.brokers import broker, brokers
+from fencepost.console.pages.changes import changes, sample
+from fencepost.console.pages.checkpoints import checkpoint, checkpoints
+from fencepost.console.pages.configs import configs
 from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
+from fencepost.console.pages.partition import partition
+from fencepost.console.pages.quorum import quorum
+from fencepost.console.pages.reassignments import reassignments
 from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
 from fencepost.console.pages.replays import replay, replays
+from fencepost.console.pages.replication import replication
+from fencepost.console.pages.tail import tail
 from fencepost.console.pages.topics import topic, topics
+from fencepost.console.pages.transactions import transaction, transactions
 from fencepost.console.session import Counting, Session
 
 Make = Callable[[Session, Asked], Awaitable[Page]]
@@ -50,11 +60,57 @@ PAGES: Final = (
         None,
         "batches of a partition: codec, producer, sequence, leader epoch",
     ),
+    PageKind("tail", "/topics/{topic}/tail", tail, None, "records of a topic as they come"),
+    PageKind(
+        "partition",
+        "/topics/{topic}/{partition}",
+        partition,
+        None,
+        "one partition: the leader epochs of every replica's log",
+    ),
+    PageKind("brokers", "/brokers", brokers, "Brokers", "all brokers: what they lead and have"),
+    PageKind("broker", "/brokers/{broker}", broker, None, "one broker: disks, features, quotas"),
+    PageKind("changes", "/changes", changes, None, "what changed since an earlier sample"),
+    PageKind("sample", "/sample", sample, None, "the newest sample, to compare later ones with"),
+    PageKind(
+        "replication",
+        "/replication",
+        replication,
+        "Replication",
+        "partitions and brokers: leaders, in sync, out of sync",
+    ),
+    PageKind(
+        "reassignments", "/reassignments", reassignments, None, "partitions that move, how far"
+    ),
+    PageKind("quorum", "/quorum", quorum, "Quorum", "voters, observers, elections, features"),
+    PageKind(
+        "transactions",
+        "/transactions",
+        transactions,
+        "Transactions",
+        "transactional ids, and why readers of committed records wait",
+    ),
+    PageKind("transaction", "/transactions/{id:path}", transaction, None, "one transactional id"),
+    PageKind(
+        "configs",
+        "/configs",
+        configs,
+        "Configs",
+        "of brokers beside each other; of a topic or a group against defaults",
+    ),
     PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
     PageKind(
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
     PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
+    PageKind("checkpoints", "/checkpoints", checkpoints, "Spark", "checkpoints of Spark's queries"),
+    PageKind(
+        "checkpoint",
+        "/checkpoints/{checkpoint}",
+        checkpoint,
+        None,
+        "a query: how far it is behind, and what of it the log has lost",
+    ),
     PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs"),
     PageKind("replay", "/replays/{recording}", replay, None, "a simulated run, step by step"),
 )

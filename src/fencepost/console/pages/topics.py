@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
 from fencepost.client.errors import BrokerError
+from fencepost.client.metadata import TopicPartition
 from fencepost.console.asked import Asked, NotThere, path_to
-from fencepost.console.listing import part_of
-from fencepost.console.page import Level, Page, Section, Sentence, Table
-from fencepost.console.pages.health import TopicHealth
+from fencepost.console.listing import FIRST_MAX, ROWS, ROWS_MAX, part_of
+from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
 from fencepost.console.records.topic import NO_TOPIC
 from fencepost.console.session import Session, now_ms
+from fencepost.console.summary import TopicHealth
+from fencepost.views.partition_contents import (
+    Contents,
+    PartitionContents,
+    viewing_contents,
+)
 from fencepost.views.topics import PartitionView, viewing_topic
 from fencepost.views.view import count
+
+SHOW: Final = ("replicas", "contents")
+CONTENTS: Final = "contents"
+HALTED_SHOWN: Final = 20
 
 
 async def topics(session: Session, asked: Asked) -> Page:
     """The topics in parts; those in trouble first where that is the order."""
     sample = await session.sample()
     part, fields = part_of(
-        map(TopicHealth.of, sample.topics.values()),
+        session.summary(sample).topics.values(),
         asked,
         ("topics",),
         lambda row: row.name,
@@ -46,14 +61,22 @@ async def topics(session: Session, asked: Asked) -> Page:
 
 
 async def topic(session: Session, asked: Asked) -> Page:
-    """A topic as its brokers describe it now."""
-    name = asked.text("topic")
+    """A topic as its brokers describe it now, with what is in its partitions if that is asked
+    for."""
+    name, show = asked.text("topic"), asked.choice("show", SHOW)
+    first = asked.number("first", 0, 0, FIRST_MAX)
+    limit = asked.number("rows", ROWS, 1, ROWS_MAX)
     try:
         found = await session.run(viewing_topic(session.cluster, name))
     except BrokerError as error:
         if error.code not in NO_TOPIC:
             raise
         raise NotThere(f"no topic {name!r} in this cluster") from None
+    shown = found.partitions[first : first + limit]
+    rows, notes = await _with_contents(session, name, shown) if show == CONTENTS else (shown, [])
+    more = None
+    if first + limit < len(found.partitions):
+        more = path_to("topics", name, first=first + limit, rows=limit, show=show)
     configs = [Sentence(f"{key} = {value}") for key, value in sorted(found.configs.items())]
     return Page(
         f"Topic {found.name}",
@@ -63,20 +86,57 @@ async def topic(session: Session, asked: Asked) -> Page:
                 [
                     Sentence(f"id {found.id}"),
                     Sentence("Its records", link=path_to("topics", name, "records")),
-                    *(Sentence(one.sentence, "warning") for one in found.halted),
+                    Sentence("Its replicas", link=path_to("replication", filter=name)),
+                    Sentence("Its configs and defaults", link=path_to("configs", topic=name)),
+                    *(Sentence(one.sentence, "warning") for one in found.halted[:HALTED_SHOWN]),
+                    *notes,
                 ],
-                [_partitions(found.partitions)],
-                found,
+                [_partitions(name, rows, len(found.partitions))],
+                msgspec.structs.replace(found, partitions=rows),
             ),
             Section("Configs set on it", configs or [Sentence("None.")], document=found.configs),
         ],
         now_ms(),
+        fields=[Field("show", "show", show, SHOW)],
+        more=more,
     )
 
 
-def _partitions(partitions: list[PartitionView]) -> Table:
+async def _with_contents(
+    session: Session, name: str, partitions: list[PartitionView]
+) -> tuple[list[PartitionView], list[Sentence]]:
+    """The partitions with what is in them, asked of their leaders; and what is not known."""
+    nodes = session.cluster.metadata.nodes
+    led: dict[int, list[TopicPartition]] = {}
+    for one in partitions:
+        if one.leader in nodes:
+            led.setdefault(one.leader, []).append(TopicPartition(name, one.partition))
+    answers = await session.run_each(
+        {
+            id_: viewing_contents(session.cluster, nodes[id_], wanted)
+            for id_, wanted in sorted(led.items())
+        }
+    )
+    told: dict[TopicPartition, Contents] = {}
+    notes = [Sentence(f"Three requests to each of {count(len(led), 'leader')} tell of contents.")]
+    for id_, answer in answers.items():
+        if isinstance(answer, str):
+            text = f"What is in the partitions that broker {id_} leads is not known: {answer}."
+            notes.append(Sentence(text, "warning"))
+        else:
+            told |= answer
+    rows: list[PartitionView] = [
+        PartitionContents.of(one, told.get(TopicPartition(name, one.partition)))
+        for one in partitions
+    ]
+    return rows, notes
+
+
+def _partitions(name: str, partitions: Sequence[PartitionView], total: int) -> Table:
     levels: list[Level | None] = [
         "bad" if one.leader < 0 else "warning" if len(one.isr) < len(one.replicas) else None
         for one in partitions
     ]
-    return Table("partitions", PartitionView, partitions, levels=levels)
+    kind = type(partitions[0]) if partitions else PartitionView
+    links = {"partition": [path_to("topics", name, one.partition) for one in partitions]}
+    return Table("partitions", kind, partitions, links, levels, total)

@@ -1,0 +1,105 @@
+"""Drawings of a partition from its last stable offset to its high watermark, with the transactions
+that are open in between: as text and as SVG."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from fencepost.views.transactions import OpenTransactionView, StableOffsetView
+
+BAR_WIDTH: Final = 640
+LABEL_WIDTH: Final = 240
+ROW_HEIGHT: Final = 30
+BAR_HEIGHT: Final = 20
+HEAD_HEIGHT: Final = 44
+MARGIN: Final = 16
+LABEL_CHARACTERS: Final = 30
+TEXT_COLUMNS: Final = 48
+OPEN_COLOR: Final = "#8a5300"
+STUCK_COLOR: Final = "#b3161b"
+READ_COLOR: Final = "#1a6b35"
+STUCK: Final = ("overdue", "hanging", "refused")
+"""Verdicts of transactions that will not end by themselves."""
+
+
+def draw_stable_offset_svg(one: StableOffsetView) -> str:
+    """The bar as SVG without styles: the page's sheet has those, for the class `epochs`."""
+    low, high = _range(one)
+    scale = BAR_WIDTH / max(1, high - low)
+    left = MARGIN + LABEL_WIDTH
+    width = left + BAR_WIDTH + MARGIN
+    height = HEAD_HEIGHT + ROW_HEIGHT * (1 + len(one.open)) + MARGIN
+    title = (
+        f"{one.partition}: last stable offset {one.last_stable_offset}, high watermark"
+        f" {one.high_watermark}"
+    )
+    parts = [
+        f'<svg class="epochs" role="img" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}"><title>{escape(title)}</title>',
+        _text(left, 30, f"{low}"),
+        _text(left + BAR_WIDTH, 30, f"{high}", "end"),
+    ]
+    y = HEAD_HEIGHT
+    stable = left + (one.last_stable_offset - low) * scale
+    parts.append(_text(MARGIN, y + 15, "readers of committed records"))
+    parts.append(_bar(left, y, max(stable - left, 2), READ_COLOR, title))
+    for transaction in one.open:
+        y += ROW_HEIGHT
+        start = left + (max(transaction.start_offset, low) - low) * scale
+        color = STUCK_COLOR if transaction.verdict in STUCK else OPEN_COLOR
+        parts.append(_text(MARGIN, y + 15, _label(transaction)))
+        wide = max(left + BAR_WIDTH - start, 2)
+        parts.append(_bar(start, y, wide, color, _sentence(transaction)))
+    parts.append(
+        f'<line x1="{stable:.1f}" x2="{stable:.1f}" y1="{HEAD_HEIGHT - 6}" y2="{y + BAR_HEIGHT}"'
+        ' stroke="currentColor" stroke-dasharray="4 3"/>'
+    )
+    return "\n".join([*parts, "</svg>"])
+
+
+def draw_stable_offset_text(one: StableOffsetView) -> list[str]:
+    """The same as lines: `=` is read, `#` a transaction that is open."""
+    low, high = _range(one)
+
+    def column(offset: int) -> int:
+        return (max(offset, low) - low) * TEXT_COLUMNS // max(1, high - low)
+
+    lines = [
+        f"{one.partition}: last stable offset {one.last_stable_offset}, high watermark"
+        f" {one.high_watermark}",
+        f"offsets {low} to {high}",
+        f"|{'=' * column(one.last_stable_offset)}".ljust(TEXT_COLUMNS + 1) + "| read",
+    ]
+    for transaction in one.open:
+        begin = min(column(transaction.start_offset), TEXT_COLUMNS - 1)
+        bar = " " * begin + "#" * (TEXT_COLUMNS - begin)
+        lines.append(f"|{bar}| {_sentence(transaction)}")
+    return lines
+
+
+def _range(one: StableOffsetView) -> tuple[int, int]:
+    """The offsets drawn: as many that are read as wait, so that both can be seen."""
+    waiting = max(one.high_watermark - one.last_stable_offset, 1)
+    return max(0, one.last_stable_offset - waiting), one.high_watermark
+
+
+def _label(one: OpenTransactionView) -> str:
+    name = one.transactional_id or f"producer {one.producer_id}"
+    return name if len(name) <= LABEL_CHARACTERS else f"{name[: LABEL_CHARACTERS - 1]}…"
+
+
+def _sentence(one: OpenTransactionView) -> str:
+    whose = f"{_label(one)}, producer {one.producer_id} epoch {one.producer_epoch}"
+    return f"{whose}: {one.verdict}, from offset {one.start_offset}"
+
+
+def _bar(x: float, y: int, wide: float, color: str, title: str) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR_HEIGHT}" fill="{color}">'
+        f"<title>{escape(title)}</title></rect>"
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
