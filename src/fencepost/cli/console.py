@@ -43,14 +43,6 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
     )
     _add_serving_options(parser)
-    parser.add_argument(
-        "--recordings",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="PATH",
-        help="a recording of a simulated run, or a directory of them, for its page; repeatable",
-    )
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "--diff",
@@ -66,6 +58,21 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--registry", metavar="URL", help="a schema registry to decode keys and values by"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a checkpoint of a Spark query to show; repeatable",
+    )
+    parser.add_argument(
+        "--recordings",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="a recording of `fencepost sim shrink --out`, or a directory of them; repeatable",
     )
     add_json_option(parser)
     add_cluster_options(parser)
@@ -121,8 +128,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = Options(
         allow_writes=arguments.allow_writes,
-        recordings=tuple(map(_existing, arguments.recordings)),
         registry=_registry(arguments.registry),
+        checkpoints=tuple(arguments.checkpoint),
+        recordings=tuple(map(_existing, arguments.recordings)),
     )
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.diff is not None and arguments.once is not None:
