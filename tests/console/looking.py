@@ -18,10 +18,13 @@ from fencepost.console.page import Page, document_of
 from fencepost.console.pages.table import make_page, page_named
 from fencepost.console.sample import Sample
 from fencepost.console.session import Session
+from fencepost.console.standing import Standing
 from fencepost.console.text import text_of
 from fencepost.wire.types import Uuid
 
 T = TypeVar("T")
+STANDING = Standing(0, "a cluster", 0, None, 0, None, 0.0, 0, 0, 0.0, 4)
+"""How a console that answers stands, for pages that are made without one."""
 
 
 def in_session(bootstrap: str, look: Callable[[Session], Awaitable[T]]) -> T:

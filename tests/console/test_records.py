@@ -22,6 +22,7 @@ from fencepost.console.records import filter_subject
 from fencepost.console.session import Session
 from fencepost.console.text import text_of
 from fencepost.console.web.application import application
+from tests.console.looking import STANDING
 from tests.console.record_topics import HOSTILE, LARGE_BYTES, record_topics
 
 
@@ -179,7 +180,7 @@ def test_a_small_budget_ends_a_look_and_goes_on(served):
 
 def test_hostile_records_are_text(served):
     page = page_of(served, "records", topic="odd")
-    shown = document(page, "/topics/odd/records", "x")
+    shown = document(page, "/topics/odd/records", STANDING)
     assert "<script>alert" not in shown and "<b>" not in shown
     assert "\x1b" not in text_of(page)
     rows = document_of(page)["sections"][0]["document"]["records"]
@@ -286,7 +287,7 @@ def test_a_search_that_costs_too_much_goes_on_later(served, monkeypatch):
 
 def test_a_dead_letter_links_to_its_origin(served):
     page = page_of(served, "records", topic="letters")
-    shown = document(page, "/topics/letters/records", "x")
+    shown = document(page, "/topics/letters/records", STANDING)
     assert '<a href="/topics/orders/records/1/7">orders-1 at 7</a>' in shown
     one = page_of(served, "record", topic="letters", partition="0", offset="0")
     assert "A dead letter (share group) of orders-1 at 7: rejected" in text_of(one)
