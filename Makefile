@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop compare kafka-tests powerloss pythons soak bench lock clean
+.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop compare kafka-tests powerloss browser pythons \
+    wheels release packages soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,7 +25,7 @@ demo: setup ## flights -> brokers -> Spark -> tables and a chart; a leader dies,
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not kafka_tests and not powerloss and not pythons"
+	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not kafka_tests and not powerloss and not pythons and not browser and not packages"
 	$(MAKE) --no-print-directory test-pure
 
 # What decides and what is stored, and the rules of the house: two minutes of two cores.
@@ -39,7 +40,7 @@ test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch -m "not same_without_c and not long"
 
 test-long: setup ## more seeds, longer lives and larger worlds than `make test` has time for
-	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss and not browser and not packages"
 
 check: setup ## format, lint, types (strict), import contract
 	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py
@@ -78,8 +79,23 @@ kafka-tests: setup ## Apache Kafka's own integration tests on our nodes, for hou
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600
 
+browser: setup ## the console's pages in Debian's Chromium: journeys, accessibility, looks
+	$(PYTEST) tests/browser -m browser --timeout 300
+
 pythons: setup ## C extensions built and tested with every Python from 3.11 on that can be had
 	$(PYTEST) tests/pythons -s
+
+release-tools: setup
+	@$(PYTHON) tools/setup_env.py --release
+
+wheels: release-tools ## a wheel for each CPython from 3.11 on that can be had, and the sdist, in dist
+	PYTHONPATH=tools:. $(BIN)/python -m release wheels
+
+release: release-tools ## everything of a release but uploads, in dist: docs/RELEASING.md
+	PYTHONPATH=tools:. $(BIN)/python -m release all
+
+packages: release-tools ## what people install is built and tried: wheels, containers, units
+	$(PYTEST) tests/packages -m "packages or not packages" -s --timeout 3600
 
 SOAK_MINUTES ?= 60
 SOAK_FROM ?= 1000000
@@ -105,6 +121,7 @@ lock: ## re-pin requirements/*.txt from pyproject.toml (needs uv)
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra docs -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) --extra fuzz -c requirements/dev.txt -o requirements/fuzz.txt
+	$(LOCK) --extra release -c requirements/dev.txt -o requirements/release.txt
 
 clean: ## forget the environment and everything built
 	rm -rf .venv build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .java fencepost-demo

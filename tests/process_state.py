@@ -3,11 +3,13 @@
 Loggers of ours and the root's, the environment, the working directory, signal handlers and the
 garbage collector: a test that leaves one of them changed makes others fail, later and elsewhere.
 One fixture here fails the test that did it, and puts back what was; another one fails the module
-that leaves child processes behind, and ends them.
+that leaves child processes behind, and ends them. A third one, for folders whose tests open many
+files, fails the module that leaves some of them open.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import logging
@@ -28,9 +30,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.
 SET_BY_PYTEST = b"PYTEST_CURRENT_TEST"
 BURIAL_S = 10.0
 """How long a child that has been killed may still be there."""
+CLOSING_S = 10.0
+"""How long a thread may take to end what it does with a file."""
+SHOWN_FILES = 5
 KEPT = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python's own, one for a whole process."""
 _TASKS = Path("/proc/self/task")
+_DESCRIPTORS = "/proc/self/fd"
 _UNTOUCHED = (logging.NOTSET, (), True, False)
 _of_the_session: set[int] = set()
 
@@ -186,3 +192,37 @@ def no_child_is_left_behind() -> Iterator[None]:
     if left:
         told = [f"process {pid}: {command}" for pid, command in left.items()]
         pytest.fail("this module has left behind:\n" + "\n".join(told), pytrace=False)
+
+
+def open_files(directory: str) -> collections.Counter[str]:
+    """Open files of the process below a directory, deleted ones too, and how often each is open.
+
+    Empty where the system has no such list.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    with contextlib.suppress(FileNotFoundError):
+        for descriptor in os.listdir(_DESCRIPTORS):
+            with contextlib.suppress(OSError):  # it has been closed since
+                found[os.readlink(f"{_DESCRIPTORS}/{descriptor}")] += 1
+    return collections.Counter(
+        {path: count for path, count in found.items() if path.startswith(directory)}
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_file_is_left_open(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails a module, in its last test, that leaves files of its tests open.
+
+    A process runs thousands of tests, and has only so many file descriptors; select() takes none
+    above 1,023.
+    """
+    directory = f"{tmp_path_factory.getbasetemp()}{os.sep}"
+    before = open_files(directory)
+    yield
+    deadline = time.monotonic() + CLOSING_S
+    while (left := open_files(directory) - before) and time.monotonic() < deadline:
+        gc.collect()  # an object that closes its file when it goes may be in a cycle
+        time.sleep(0.01)
+    if left:
+        told = [*sorted(left)[:SHOWN_FILES], *["..."][: len(left) > SHOWN_FILES]]
+        pytest.fail("this module has left open:\n" + "\n".join(told), pytrace=False)

@@ -37,6 +37,15 @@ def test_leaving():
 def test_last_of_its_module():
     pass
 """
+FILE = """
+import os
+
+def test_leaving(tmp_path):
+    os.open(tmp_path / "of the test", os.O_CREAT | os.O_RDWR)
+
+def test_last_of_its_module():
+    pass
+"""
 HARMLESS = """
 import gc, logging, os, signal, subprocess, sys
 import pytest
@@ -48,6 +57,17 @@ def of_the_module():
         yield
         child.communicate()
     del os.environ["OF_A_MODULE"]
+
+@pytest.fixture(scope="module", autouse=True)
+def file_of_the_module(tmp_path_factory):
+    with open(tmp_path_factory.mktemp("module") / "file", "w"):
+        yield
+
+def test_a_file_that_goes_with_its_object(tmp_path):
+    class Holder:
+        pass
+    one = Holder()
+    one.itself, one.file = one, open(tmp_path / "file", "w")
 
 def test_what_lasts_longer_than_a_test(of_the_module):
     pass
@@ -64,7 +84,9 @@ def test_what_is_put_back(monkeypatch, caplog, tmp_path):
 
 def run(directory: Path, tests: str) -> dict[str, list[str]]:
     """Run tests under the guard, in a process of their own: outcomes by name."""
-    (directory / "conftest.py").write_text("from tests.conftest import *\n")
+    (directory / "conftest.py").write_text(
+        "from tests.conftest import *\nfrom tests.process_state import no_file_is_left_open\n"
+    )
     (directory / "test_it.py").write_text(tests)
     options = ["-v", "-p", "no:cacheprovider", f"--rootdir={directory}"]
     done = subprocess.run(
@@ -95,6 +117,11 @@ def test_what_is_left_behind_fails_its_own_test_and_no_other(tmp_path: Path):
 def test_processes_that_outlive_their_module_fail_it(tmp_path: Path):
     expected = {"leaving": ["PASSED"], "last_of_its_module": ["PASSED", "ERROR"]}
     assert run(tmp_path, CHILD) == expected
+
+
+def test_files_that_outlive_their_module_fail_it(tmp_path: Path):
+    expected = {"leaving": ["PASSED"], "last_of_its_module": ["PASSED", "ERROR"]}
+    assert run(tmp_path, FILE) == expected
 
 
 def test_what_is_put_back_or_lasts_longer_is_nothing_to_fail_for(tmp_path: Path):

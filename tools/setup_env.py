@@ -1,7 +1,7 @@
 """Prepares `.venv`: pinned dependencies, the project itself, and a Java runtime for Spark.
 
 With `--docs` also what builds the documentation's site, with `--fuzz` the coverage-guided
-fuzzer, in versions that agree with the rest.
+fuzzer, with `--release` what makes and checks a release, in versions that agree with the rest.
 
 Run by `make setup` with any Python 3.11 or newer; uses the standard library alone. What has been
 done is remembered as a digest in `.venv/.fencepost-setup`, so a second run returns at once; a
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"
-OPTIONAL = {name: ROOT / "requirements" / f"{name}.txt" for name in ("docs", "fuzz")}
+OPTIONAL = {name: ROOT / "requirements" / f"{name}.txt" for name in ("docs", "fuzz", "release")}
 STAMP = VENV / ".fencepost-setup"
 
 

@@ -110,6 +110,8 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("sim", "explore-partition"): ["--states", "50"],
     ("sim", "play"): ["{scenario}"],
     ("sim", "list"): [],
+    ("completion",): ["fish"],
+    ("man",): ["topics"],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
@@ -145,6 +147,7 @@ NOT_RUN = {
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
     ("spark", "forget"),
+    ("spark", "keep"),
     *(("spark", "checkpoint", action) for action in ("show", "move", "convert", "translate")),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
@@ -163,6 +166,7 @@ NOT_RUN = {
     ("archive", "offsets"),
     ("tables", "run"),
     ("archive", "translate"),
+    ("archive", "continue"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or

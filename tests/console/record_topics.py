@@ -27,7 +27,7 @@ def record_topics() -> Iterator[str]:
         admin = Admin(client)
         for name, partitions in (("orders", ORDERS), ("empty", 2)):
             admin.create_topic(name, partitions, 1)
-        for name in ("transactions", "trimmed", "odd"):
+        for name in ("transactions", "trimmed", "odd", "letters"):
             admin.create_topic(name, 1, 1)
         producer = Producer(client)
         for number in range(ORDERS * ORDERS_EACH):
@@ -48,6 +48,9 @@ def record_topics() -> Iterator[str]:
         producer.send("odd", HOSTILE, HOSTILE, headers=[("<b>", HOSTILE)], partition=0)
         producer.send("odd", b"\x00\x00\x01\x00", None, partition=0)
         producer.send("odd", None, b"tombstone", partition=0)
+        letter = {"topic": b"orders", "partition": b"1", "offset": b"7", "message": b"rejected"}
+        headers = [(f"__dlq.errors.{name}", value) for name, value in letter.items()]
+        producer.send("letters", None, headers=headers, partition=0)
         producer.flush()
         admin.delete_records({TopicPartition("trimmed", 0): 15})
         with _transactions(cluster.bootstrap_servers):

@@ -52,6 +52,7 @@ TOOLS = {
     "configs": "org.apache.kafka.tools.ConfigCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -165,9 +166,11 @@ def run_tool(
     stdin: str | None = None,
     check: bool = True,
     jars: JarSet = KAFKA,
+    jvm: tuple[str, ...] = (),
 ) -> ToolOutput:
-    """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
-    return _run(TOOLS[tool], arguments, jars, stdin, check)
+    """Run one of `TOOLS`, with more options for its JVM; ToolFailedError when `check` and it exits
+    with another code than 0."""
+    return _run(TOOLS[tool], arguments, jars, stdin, check, jvm)
 
 
 def consume(servers: str, topic: str, count: int, *more: str) -> list[str]:
@@ -187,10 +190,15 @@ def run_shell(snapshot: Path, *command: str) -> ToolOutput:
 
 
 def _run(
-    main_class: str, arguments: tuple[str, ...], jars: JarSet, stdin: str | None, check: bool
+    main_class: str,
+    arguments: tuple[str, ...],
+    jars: JarSet,
+    stdin: str | None,
+    check: bool,
+    options: tuple[str, ...] = (),
 ) -> ToolOutput:
     archive = ClassArchive(main_class, jars)
-    jvm = (*QUICK_JVM, *archive.options(is_written=True))
+    jvm = (*QUICK_JVM, *archive.options(is_written=True), *options)
     is_whole = False
     try:
         done = subprocess.run(

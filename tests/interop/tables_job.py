@@ -67,7 +67,7 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
         return [table.count(), table.select("partition", "offset").distinct().count()]
 
     found: dict[str, Any] = {"first": run()}
-    add_column(spark, format, layout)
+    alter_columns(spark, format, layout)
     with Cluster(servers) as cluster, Producer(cluster) as producer:
         for number in range(60):
             producer.send(topic, b"more", partition=number % 3)
@@ -88,6 +88,8 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
     forget_last_commit(layout)
     found["again after maintenance"] = run()
     first = spark.read.format(format).load(path).orderBy("partition", "offset").first()
+    stored = spark.read.format(format).load(path).schema
+    found["partition"] = stored["partition"].dataType.simpleString()
     found["notes"] = spark.read.format(format).load(path).where("note is null").count()
     found["record"] = [first.topic, bytes(first.key).decode(), bytes(first.value).decode()]
     found["replayed"] = replayed(spark, servers, topic, layout)
@@ -125,11 +127,15 @@ def replayed(spark: Any, servers: str, topic: str, layout: Layout) -> list[int]:
     return steps
 
 
-def add_column(spark: Any, format: str, layout: Layout) -> None:
-    """As the table's owner may; what is archived later leaves it empty."""
+def alter_columns(spark: Any, format: str, layout: Layout) -> None:
+    """As the table's owner may; what is archived later leaves the new one empty."""
     delta = f"delta.`{layout.for_spark(TABLE)}`"
     table = delta if format == "delta" else iceberg_table(spark, layout)
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note string")
+    if format == "delta":
+        widening = "'delta.enableTypeWidening' = 'true'"
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({widening})")
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN partition TYPE bigint")
 
 
 def forget_last_commit(layout: Layout) -> None:

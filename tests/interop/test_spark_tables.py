@@ -109,6 +109,7 @@ def test_a_table_has_every_record_once(
     assert found["first"] == [300, 300]
     assert found["second"] == found["again"] == [360, 360]
     assert found["record"] == [topic, "k0", "v0"]
+    assert found["partition"] == "bigint"
     directories, before, after, rows = found["compacted"]
     assert (directories, rows) == (2, 360)
     assert before > after == 2
@@ -138,3 +139,30 @@ def test_jars_of_another_spark_are_refused_before_a_batch(
     assert f"format {format!r}: the package is made for another Spark than" in found["refused"]
     assert f"no release of it for Spark {INSTALLED} was known" in found["refused"]
     assert not list(place.glob("table/topic=*"))
+
+
+@pytest.mark.parametrize(("format", "minor"), LISTED)
+def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path: Path):
+    jars = ",".join(map(str, jars_or_skip(jar_set(format, minor)).jars()))
+    given = (jars, format, tmp_path / "a table")
+    module = "tests.interop.evolution_job"
+    found = answer_of(python_with(minor), module, *given, timeout_s=TIMEOUT_S)
+    before = {"i": "int", "f": "float", "d": "decimal(9,2)", "s": "string", "__offset": "bigint"}
+    assert found["made"] == before
+    wider = {**before, "i": "bigint", "f": "double", "d": "decimal(18,2)", "more": "string"}
+    assert found["widened"] == found["narrower asked for"] == wider
+    digits = f"{'9' * 15}.25"
+    assert found["rows"] == [[1, 0.5, "1.25", "a", 7, None], [2**40, 0.1, digits, "b", 8, "m"]]
+    assert found["string to int"].endswith(
+        "column s is string in the table and cannot become int64: only wider numbers lose nothing; "
+        "give the new column another name, or write to a new table, with format "
+        f"parquet or {'iceberg' if format == 'delta' else 'delta'} if that can"
+    )
+    assert found["after a refusal"] == wider  # nothing else was changed either
+    if format == "delta":
+        assert found["more digits behind the point"] == "decimal(20,4)"
+    else:
+        told = "column d is decimal128(18, 2) in the table and cannot become decimal128(20, 4)"
+        assert told in found["more digits behind the point"]
+    assert found["altered by others"] == "bigint"
+    assert "has no column headers, which is array<struct<" in found["archive without headers"]

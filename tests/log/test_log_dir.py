@@ -494,7 +494,9 @@ def test_logs_opened_by_several_threads_at_once_are_those_that_were_there(tmp_pa
     assert [log.recovery.bytes_cut for log in opened] == [4] * 40
     assert log_dir.open_files <= 8
     log_dir.close()
-    assert LogDir.open(OsDisk(), path).was_clean
+    log_dir = LogDir.open(OsDisk(), path)
+    assert log_dir.was_clean
+    log_dir.close()
 
 
 # -- more partitions with something to flush than there may be files ------------------------------

@@ -136,6 +136,10 @@ def test_a_request_makes_a_limited_number_of_partitions() -> None:
     request = CreateTopicsRequest(topics=[topic("a", most - 1), topic("b"), topic("c")])
     reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
     assert {r.error_code for r in reply.topics} == {ErrorCode.POLICY_VIOLATION}
+    request = CreateTopicsRequest(topics=[topic("a", most + 1), topic("b"), topic("b")])
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    too_much = ErrorCode.POLICY_VIOLATION
+    assert [(r.name, r.error_code) for r in reply.topics] == [(n, too_much) for n in "abb"]
     request = CreateTopicsRequest(topics=[topic("a", 20), topic("b")])
     reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
     assert {r.error_code for r in reply.topics} == {0}
@@ -486,6 +490,27 @@ def test_a_topic_grows_once_per_request() -> None:
         ("u", 0),
     ]
     assert len(bench.topic("t").partitions) == 1
+
+
+def test_a_request_that_adds_too_many_partitions_is_refused_as_a_whole() -> None:
+    bench = cluster()
+    bench.create("t")
+    bench.create("u")
+    most = limits.MAX_PARTITIONS_PER_REQUEST
+    names = ["t", "u", "zz", "v", "v"]
+    counts = [most, 3, 20_000, 20_000, 20_000]  # 9,999 and 2 more: what is not there adds nothing
+    topics = [more(name, count, []) for name, count in zip(names, counts, strict=True)]
+    request = CreatePartitionsRequest(topics=topics)
+    results = bench.do(bench.controller.decide_create_partitions(request)).results
+    too_much = ErrorCode.POLICY_VIOLATION
+    assert [(r.name, r.error_code) for r in results] == [(name, too_much) for name in names]
+    assert {r.error_message for r in results} == {
+        "Excessively large number of additional partitions per request."
+    }
+    topics[1].count = 2
+    results = bench.do(bench.controller.decide_create_partitions(request)).results
+    assert too_much not in {r.error_code for r in results}
+    assert len(bench.topic("t").partitions) == len(bench.topic("u").partitions) == 1
 
 
 # -- AlterPartition ----------------------------------------------------------------------------

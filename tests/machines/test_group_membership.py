@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.member import GroupState, Member
+from fencepost.machines.group.classic.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
+from fencepost.machines.group.records import encode_record
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import GroupMetadataKey
 
 from .group_world import GroupWorld, subscription
 
@@ -352,3 +356,22 @@ def test_what_a_join_asks_of_a_group_is_not_asked_of_every_member() -> None:
     group.update("m7", join_token=None)
     assert not group.has_all_joined
     assert (group.joined_count, members.looked_at) == (99, 3)
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=40), st.binary(max_size=40))),
+    st.text(max_size=9),
+)
+def test_whether_a_group_fits_in_a_record_is_known_exactly(said: Any, name: str) -> None:
+    group = ClassicGroup(name)
+    for number, (text, metadata, _) in enumerate(said):
+        member = Member(f"{number}{text}", text or None, text, text, 1, 1, ((name, metadata),))
+        if text not in group.static_members:
+            group.add(member, name)
+    group.protocol = name
+    given_out = {one: said[number][2] for number, one in enumerate(group.members)}
+    record = GroupMetadataKey(group=name), group.as_record(given_out, -1)
+    key, value = encode_record(record)
+    size = len(key) + len(value or b"") + BATCH_OVERHEAD_BYTES
+    assert fits_in_record(group, given_out, size)
+    assert not fits_in_record(group, given_out, size - 1)

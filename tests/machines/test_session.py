@@ -299,17 +299,19 @@ INPUTS: st.SearchStrategy[SessionInput] = st.one_of(
 EXPECTED: dict[State, set[type]] = {
     State.OPEN: {ClientConnected},
     State.TLS: {TlsEstablished, TlsFailed},
-    State.HANDSHAKE: {RequestArrived, VersionsAnswered, HandshakeArrived},
+    State.HANDSHAKE: {RequestArrived, VersionsAnswered, HandshakeArrived, TlsFailed},
     State.AUTHENTICATE: {
-        *(RequestArrived, TokenArrived, ChallengeSent, Authenticated, AuthenticationFailed)
+        *(RequestArrived, TokenArrived, ChallengeSent, Authenticated, AuthenticationFailed),
+        TlsFailed,
     },
-    State.READY: {RequestArrived, HandshakeArrived, VersionsAnswered},
+    State.READY: {RequestArrived, HandshakeArrived, VersionsAnswered, TlsFailed},
     State.REAUTHENTICATE: {
-        *(RequestArrived, TokenArrived, ChallengeSent, Authenticated, AuthenticationFailed)
+        *(RequestArrived, TokenArrived, ChallengeSent, Authenticated, AuthenticationFailed),
+        TlsFailed,
     },
     State.CLOSING: set(SessionInput.__args__) - {ClientDisconnected},
 }
-"""What may come in each state; a client may leave in any."""
+"""What may come in each state; a client may leave in any, and TLS fail in any that it has begun."""
 NEXT: dict[State, set[State]] = {
     State.OPEN: {State.TLS, State.HANDSHAKE, State.READY},
     State.TLS: {State.HANDSHAKE, State.READY},

@@ -15,8 +15,6 @@ import tempfile
 import zipfile
 from pathlib import Path, PurePosixPath
 
-import pytest
-
 from ..interop.maven import ROOT, JarSet, JarsUnavailableError
 
 CACHE = ROOT / ".cache" / "pythons"
@@ -26,8 +24,12 @@ PLATFORM = "linux-x86_64"
 INSIDE = PurePosixPath("org/bytedeco/cpython", PLATFORM)
 
 
+class PythonUnavailableError(RuntimeError):
+    """There is no Python of that version; the message says where it was looked for."""
+
+
 def interpreter(version: str) -> Path:
-    """The executable of Python `version`; the test is skipped, with the reason, without one."""
+    """The executable of Python `version`. PythonUnavailableError."""
     return on_this_machine(version) or from_maven(version)
 
 
@@ -45,17 +47,19 @@ def on_this_machine(version: str) -> Path | None:
 
 
 def from_maven(version: str) -> Path:
-    """The one in Maven Central, unpacked; the test is skipped where it cannot be had."""
+    """The one in Maven Central, unpacked. PythonUnavailableError."""
     here = f"Python {version} is not on this machine"
     if version not in RELEASES or (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        pytest.skip(f"{here}, and Maven Central has none for it")
+        raise PythonUnavailableError(f"{here}, and Maven Central has none for it")
     executable = CACHE / "interpreters" / version / "bin" / f"python{version}"
     if not executable.exists():
         artifact = f"org.bytedeco:cpython:{RELEASES[version]}:{PLATFORM}"
         try:
             (jar,) = JarSet(f"cpython-{version}", (artifact,), transitive=False).jars()
         except JarsUnavailableError as error:
-            pytest.skip(f"{here}, nor to be had from Maven Central: {error}")
+            raise PythonUnavailableError(
+                f"{here}, nor to be had from Maven Central: {error}"
+            ) from error
         unpack(jar, executable.parent.parent)
     return executable
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from .interpreters import CACHE, ROOT, interpreter
+from .interpreters import CACHE, ROOT, PythonUnavailableError, interpreter
 
 PINS = re.compile(r"^[\w.-]+==[^\\\n]+", re.MULTILINE)
 CLASSIFIER = re.compile(r"Programming Language :: Python :: (3\.\d+)")
@@ -58,7 +58,10 @@ def environment(version: str, scratch: Path) -> Path:
     """The Python of a virtual environment with what building and testing need."""
     home = CACHE / version
     python = home / "bin" / "python"
-    base = interpreter(version)
+    try:
+        base = interpreter(version)
+    except PythonUnavailableError as error:
+        pytest.skip(str(error))
     if not python.exists():
         run(base, "-m", "venv", home, cwd=scratch)
     pins = scratch / "pins.txt"

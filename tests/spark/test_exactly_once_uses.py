@@ -19,6 +19,7 @@ from fencepost.spark import memory
 from fencepost.spark.decisions import Label, read_decision
 from fencepost.spark.errors import condition_of
 from fencepost.spark.forgetting import forget_batch, forget_keys
+from fencepost.spark.keeping import keep_sinks
 from fencepost.spark.memory import DAY_MS, key_of
 from fencepost.spark.sink_errors import (
     BatchForgottenError,
@@ -208,6 +209,62 @@ def test_keys_are_remembered_up_to_a_number_and_no_new_one_is_taken_then(
     worlds[2].next_batch = 0
     assert worlds[2].live(), "that of the last decision is kept"
     assert first.committed() == sorted(expected + worlds[3].expected())
+
+
+def test_a_decision_that_rests_is_committed_again_and_a_young_one_left_alone(make_world: MakeWorld):
+    """So brokers count their retention from then on; nothing else of it is another."""
+    now_ms = time.time_ns() // 1_000_000
+    resting = keyed(make_world(batches=2), wall_ms=lambda: now_ms - 3 * DAY_MS)
+    young, unkeyed = keyed(make_world(batches=1)), make_world(batches=1)
+    unkeyed.query, unkeyed.wall_ms = "", lambda: now_ms - 3 * DAY_MS
+    for world in (resting, young, unkeyed):
+        assert world.live()
+    with resting.cluster() as cluster:
+        before = [read_decision(cluster, world.sink) for world in (resting, young, unkeyed)]
+        mine = {world.sink for world in (resting, young, unkeyed)}
+        found = [one for one in keep_sinks(cluster, DAY_MS, now_ms) if one.name in mine]
+        assert [(one.name, one.keys, one.problem) for one in found] == [(resting.sink, 1, "")]
+        after = [read_decision(cluster, world.sink) for world in (resting, young, unkeyed)]
+    assert before[0] is not None
+    assert after == [replace(before[0], number=before[0].number + 1), *before[1:]]
+    resting.next_batch, resting.run = 1, "another run"
+    resting.new_process()
+    assert resting.live(), "and the repeated write is known"
+    assert resting.committed() == resting.expected()
+    resting.next_batch, resting.batches = 2, 3
+    assert resting.live(), "and the next one goes on"
+
+
+@pytest.mark.parametrize("has_tasks", [False, True])
+def test_a_driver_that_begins_is_fenced_by_keeping_unless_its_tasks_have_begun(
+    make_world: MakeWorld, has_tasks: bool
+):
+    world = keyed(make_world(batches=1), wall_ms=lambda: 1_000)
+    assert world.live()
+    world.batches, world.run = 2, "second"
+    with world.cluster() as cluster:
+        grant = world.open(cluster)
+        results = world.written(cluster, grant, 1) if has_tasks else []
+        (kept,) = [one for one in keep_sinks(cluster, 0, 2_000) if one.name == world.sink]
+        assert kept.problem == ("is undecided" if has_tasks else "")
+        if has_tasks:
+            world.commit(cluster, results, 1)
+            world.run = "third"
+        else:
+            results = world.written(cluster, grant, 1)
+            with pytest.raises((SinkFencedError, TransactionsLostError)):
+                world.commit(cluster, results, 1)
+    assert world.live()
+    assert world.committed() == world.expected()
+
+
+def test_a_sink_whose_topics_are_gone_cannot_be_kept(make_world: MakeWorld):
+    world = keyed(make_world(batches=1), wall_ms=lambda: 1_000)
+    assert world.live()
+    with world.cluster() as cluster:
+        Admin(cluster).delete_topic(world.topic)
+        found = [one for one in keep_sinks(cluster, 0, 2_000) if one.name == world.sink]
+    assert [one for one in found if not one.problem] == []
 
 
 # -- what is lost ---------------------------------------------------------------------------------

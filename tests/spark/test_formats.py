@@ -21,14 +21,14 @@ pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
 from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2  # noqa: E402
 from google.protobuf.message_factory import GetMessageClass  # noqa: E402
 
-from fencepost.spark.formats.decoders import SchemaText, make_decoder  # noqa: E402
-from fencepost.spark.formats.encoders import EncodeError  # noqa: E402
-from fencepost.spark.formats.framing import (  # noqa: E402
+from fencepost.schemas.decoders import SchemaText, make_decoder  # noqa: E402
+from fencepost.schemas.encoders import EncodeError  # noqa: E402
+from fencepost.schemas.framing import (  # noqa: E402
     DecodeError,
     read_message_indexes,
     split_frame,
 )
-from fencepost.spark.formats.registry import Registry  # noqa: E402
+from fencepost.schemas.registry import Registry  # noqa: E402
 
 ORDER = {
     "type": "record",

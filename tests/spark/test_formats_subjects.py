@@ -18,11 +18,11 @@ pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
 import fastavro
 from google.protobuf import descriptor_pb2
 
-from fencepost.spark.formats.decoders import SchemaText, make_decoder
-from fencepost.spark.formats.encoders import EncodeError
-from fencepost.spark.formats.framing import DecodeError, split_frame
+from fencepost.schemas.decoders import SchemaText, make_decoder
+from fencepost.schemas.encoders import EncodeError
+from fencepost.schemas.framing import DecodeError, split_frame
+from fencepost.schemas.registry import Registration, Registry
 from fencepost.spark.formats.inference import FIELDS_MAX, spark_type
-from fencepost.spark.formats.registry import Registration, Registry
 
 
 def record(*fields: Any, name: str = "R") -> str:

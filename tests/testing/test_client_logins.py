@@ -73,6 +73,8 @@ def test_an_access_token_is_read_from_its_file_by_clients_that_read_properties(t
     login = ClientLogin("h:1", "SASL_SSL", "OAUTHBEARER", token="a.b.c", token_file=path)
     tokens = ClientConfig.from_props(login.properties()).security.tokens
     assert tokens is not None and tokens.endpoint_url == path.as_uri()
+    handler = login.properties()["sasl.login.callback.handler.class"]
+    assert handler.endswith(".OAuthBearerLoginCallbackHandler"), "Java's default makes up tokens"
     assert "a.b.c" not in repr(login)
     with pytest.raises(ValueError, match="a file or an endpoint"):
         ClientLogin("h:1", "SASL_SSL", "OAUTHBEARER", token="a.b.c").properties()

@@ -16,6 +16,7 @@ GUIDES = (
     "OVERVIEW",
     "GUIDE",
     "OPERATIONS",
+    "CONSOLE",
     "SECURING",
     "CLIENT",
     "MIGRATING",

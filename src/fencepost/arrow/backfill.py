@@ -27,6 +27,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from fencepost.arrow.archives import HeldTopic, Ranges, clipped
 from fencepost.arrow.errors import DataLossError
@@ -39,6 +40,9 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
 
 log = logging.getLogger("fencepost.arrow")
+
+CUT: Final = ("truncated", "rewritten")
+"""Kinds of losses that leave what is below them."""
 
 
 def survey_for(options: SourceOptions, cluster: Cluster | None = None) -> Survey:
@@ -57,6 +61,20 @@ def available(held: Ranges, log_start: int) -> list[tuple[int, int]]:
         else:
             found.append((start, end))
     return found
+
+
+def believed(
+    where: TopicPartition, ranges: Ranges, epoch: int, state: PartitionState | None
+) -> tuple[Ranges, Loss | None]:
+    """What the log, as it is now, does not contradict of what an archive has of a partition up to
+    an end that was seen in `epoch` (-1: not known), and what it says against the rest: C, D and E
+    of the table."""
+    loss, _ = judge(where, Position(ranges[-1][1], epoch), "", state)
+    if loss is None or loss.kind == "aged out":
+        return ranges, None
+    if loss.kind in CUT:
+        return clipped(ranges, 0, loss.start), loss
+    return (), loss
 
 
 class BackfilledSurvey(Survey):
@@ -132,13 +150,12 @@ class BackfilledSurvey(Survey):
         losses: list[Loss] = []
         self._until = {}
         for where, state in super().states(StreamOffset(ends, look.topic_ids), look).items():
-            ranges = held[where][0]
-            loss, _ = judge(where, ends[where], "", state)
-            if loss is None or loss.kind == "aged out":
-                found[where] = ranges
-            elif loss.kind in ("truncated", "rewritten"):
+            kept, loss = believed(where, *held[where], state)
+            if loss is None:
+                found[where] = kept
+            elif loss.kind in CUT:
                 log.warning("the archive is used up to offset %d only: %s", loss.start, loss)
-                found[where] = clipped(ranges, 0, loss.start)
+                found[where] = kept
                 self._until[where] = loss.start
             elif loss.kind != "deleted":
                 self._until[where] = 0

@@ -14,12 +14,14 @@ from fencepost.cli.epochs import write_svg
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
-from fencepost.cli.spark_session import add_spark_options, open_session, reason_of, runs_here
+from fencepost.cli.spark_session import add_spark_options, open_session, runs_here
+from fencepost.cli.stores import add_storage_option, storage_settings
 from fencepost.views.tables import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fencepost.arrow.storage import Storage
     from fencepost.spark.audit import AuditResult, Outcome, Progress
     from fencepost.views.audit import AuditView
 
@@ -40,6 +42,7 @@ examples:
   fencepost audit fencepost-cluster
   fencepost audit --replica 1=/mnt/a --replica 2=/mnt/b --topic 'orders-.*'
   fencepost audit /mnt/kafka-1 /mnt/kafka-2 --master spark://head:7077 --output /mnt/audit
+  fencepost audit /mnt/kafka-1 --output s3a://audits/monday --storage region=eu-west-1
   fencepost audit fencepost-cluster --svg audit.svg
 """
 
@@ -69,8 +72,11 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--deep", action="store_true", help="decompress and parse all records, too")
     parser.add_argument(
-        "--output", metavar="PATH", help="write findings and compared ranges there, by Spark"
+        "--output",
+        metavar="PATH",
+        help="write findings and compared ranges there: a path, s3a://, gs://, ...",
     )
+    add_storage_option(parser, "--output")
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture")
     parser.add_argument("--quiet", action="store_true", help="leave out notes and progress")
@@ -102,10 +108,14 @@ def _run(arguments: argparse.Namespace) -> int:
         for path in (*arguments.directories, *(one for ones in replicas.values() for one in ones)):
             if not os.path.isdir(path):
                 raise InputError(f"{path} is no directory, or is not there")
+    output = None if arguments.output is None else _output(arguments)
     with open_session(arguments, "fencepost audit") as spark:
         result = _audit(spark, arguments, replicas)
-        if arguments.output is not None:
-            _write_frames(result, arguments.output, arguments.format)
+    if output is not None:
+        try:
+            result.write(output, arguments.format)
+        except OSError as error:
+            raise InputError(f"--output {arguments.output}: {error}") from error
     if arguments.svg is not None:
         from fencepost.cli.audit_drawing import pictures
 
@@ -136,14 +146,16 @@ def _audit(
             progress.close()
 
 
-def _write_frames(result: AuditResult, path: str, format: str) -> None:
-    from pyspark.errors import PySparkException
+def _output(arguments: argparse.Namespace) -> Storage:
+    """Where results go; asked for something now, since an audit takes long. InputError."""
+    from fencepost.arrow.storage import storage_at
 
-    place = path if ":/" in path else Path(path).absolute().as_uri()
     try:
-        result.write(place, format)
-    except PySparkException as error:
-        raise InputError(f"--output {path}: {reason_of(error)}") from error
+        storage = storage_at(arguments.output, storage_settings(arguments))
+        storage.names()
+    except OSError as error:
+        raise InputError(f"--output {arguments.output}: {error}") from error
+    return storage
 
 
 def _replicas(words: Sequence[str]) -> dict[int, list[str]]:

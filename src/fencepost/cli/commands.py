@@ -171,6 +171,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them", FILES),
     Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults", FILES),
+    Command(
+        "completion", "fencepost.cli.completion", "completion of command lines for a shell", FILES
+    ),
+    Command("man", "fencepost.cli.man", "manual pages of the commands", FILES),
 )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster_options import (
     add_cluster_options,
     bootstrap_servers,
@@ -19,12 +22,12 @@ from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 
-HOST_DEFAULT = "127.0.0.1"
-PORT_DEFAULT = 8093
+LISTEN_DEFAULT = "127.0.0.1:8093"
 
 EXAMPLES = """\
 examples:
-  fencepost console -b 127.0.0.1:9092
+  fencepost console -b 127.0.0.1:9092 --open
+  fencepost console --listen 0.0.0.0:8093 --allow-host kafka-console.example.org
   fencepost console --once overview
   fencepost console --once topics order=trouble rows=20 --json
   fencepost console --once sample --json > old.json; fencepost console --diff old.json
@@ -39,9 +42,7 @@ def register(subparsers: Any) -> None:
         description="Show a cluster in the browser. Without --once it serves until interrupted.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "--port", type=int, default=PORT_DEFAULT, metavar="N", help="0: a free one (default: 8093)"
-    )
+    _add_serving_options(parser)
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "--diff",
@@ -55,9 +56,45 @@ def register(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="with --once or --diff: what the page is asked for",
     )
+    parser.add_argument(
+        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
+    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
+
+
+def _add_serving_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("serving")
+    group.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where browsers find it; port 0 is a free one; other addresses than loopback's need"
+        f" the token that is printed, or --proxy-auth-header (default: {LISTEN_DEFAULT})",
+    )
+    group.add_argument("--port", type=int, metavar="N", help="the same as --listen 127.0.0.1:N")
+    group.add_argument(
+        "--token", action="store_true", help="ask for a token on loopback, too (shared machines)"
+    )
+    group.add_argument(
+        "--proxy-auth-header",
+        metavar="NAME",
+        help="let in what has this header, in which a proxy names the user; any client that"
+        " reaches the port itself can set it",
+    )
+    group.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME[:PORT]",
+        help="a name by which browsers may call the console, for proxies and DNS; repeatable",
+    )
+    group.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="pages that change topics, records and offsets; without it there are none",
+    )
+    group.add_argument("--open", action="store_true", help="open it in the browser")
 
 
 @command
@@ -72,27 +109,82 @@ def run(arguments: argparse.Namespace) -> int:
             f"the console needs the extra `console` ({error.name} is missing):"
             " pip install 'fencepost[console]'"
         ) from None
-    from fencepost.console.session import Session
+    from fencepost.console.session import Options, Session
 
+    options = Options(allow_writes=arguments.allow_writes, registry=_registry(arguments.registry))
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.diff is not None and arguments.once is not None:
         raise UsageError("--diff prints a page of its own: leave --once out")
     if arguments.diff is not None or arguments.once is not None:
-        return asyncio.run(_print_page(arguments, Session(config)))
+        return asyncio.run(_print_page(arguments, Session(config, options)))
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once or --diff")
-    if not 0 <= arguments.port <= PORT_MAX:
-        raise UsageError(f"--port {arguments.port}: allowed is 0 to {PORT_MAX}")
+    return _serve(arguments, Session(config, options))
+
+
+def _serve(arguments: argparse.Namespace, session: Any) -> int:
+    from fencepost.console.web.access import Access, check_header_name, new_token
+    from fencepost.console.web.hosts import BadAddress, address_of
     from fencepost.console.web.server import serve
 
-    def say(address: str) -> None:
-        print(f"the console of {config.bootstrap_servers} is at {address}", flush=True)
-
+    if arguments.listen is not None and arguments.port is not None:
+        raise UsageError("--port is a part of --listen: give one of them")
+    asked = arguments.listen or LISTEN_DEFAULT
+    if arguments.port is not None:
+        asked = f"127.0.0.1:{arguments.port}"
+    header = arguments.proxy_auth_header
+    if header is not None and arguments.token:
+        raise UsageError("--token and --proxy-auth-header exclude each other")
+    option = "--port" if arguments.port is not None else "--listen"
     try:
-        serve(Session(config), HOST_DEFAULT, arguments.port, say)
+        address = address_of(asked)
+        option = "--proxy-auth-header"
+        if header is not None:
+            check_header_name(header)
+        needs_token = header is None and (arguments.token or not address.is_loopback)
+        access = Access(new_token() if needs_token else None, header)
+        option = "--allow-host"
+        serve(session, address, _teller(arguments, session), access, arguments.allow_host)
+    except BadAddress as error:
+        raise UsageError(f"{option} {error}") from None
     except OSError as error:
-        raise InputError(f"--port {arguments.port}: {error.strerror or error}") from None
+        raise InputError(f"cannot listen on {asked}: {error.strerror or error}") from None
     return 0
+
+
+def _teller(arguments: argparse.Namespace, session: Any) -> Callable[[str], None]:
+    """What says where the console is and, where it is asked for, opens it."""
+
+    def tell(url: str) -> None:
+        print(f"the console of {session.config.bootstrap_servers} is at {url}", flush=True)
+        if arguments.open:
+            # In a thread: some browsers return only when their window is closed.
+            threading.Thread(target=_open_browser, args=(url,), daemon=True).start()
+
+    return tell
+
+
+def _open_browser(url: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(url):
+        print("fencepost console: found no browser to open (--open)", file=sys.stderr, flush=True)
+
+
+def _registry(url: str | None) -> str | None:
+    """The registry's address. Raises UsageError for what is none, or cannot be used."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--registry {url!r}: http://HOST:PORT or https://HOST:PORT is allowed")
+    needed = {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "google": "protobuf"}
+    missing = [name for module, name in needed.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(
+            f"--registry needs the packages of the extra `formats`: {', '.join(missing)}"
+        )
+    return url
 
 
 async def _print_page(arguments: argparse.Namespace, session: Any) -> int:

@@ -123,10 +123,20 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
 
     It knows the chosen command alone, whose module is loaded; if none is chosen, the names of all.
     """
+    names = [command.name for command in COMMANDS] if chosen is None else [chosen]
+    return _parser_of(names, is_loaded=chosen is not None)
+
+
+def build_whole_parser() -> argparse.ArgumentParser:
+    """The parser of every command line, for what is written about them; it loads all commands."""
+    return _parser_of([command.name for command in COMMANDS], is_loaded=True)
+
+
+def _parser_of(names: Sequence[str], *, is_loaded: bool) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="fencepost",
         description="Kafka's replicated log in Python. `fencepost serve` starts a broker.",
-        epilog=list_of_commands(_terminal_columns()) if chosen is None else None,
+        epilog=list_of_commands(_terminal_columns()) if len(names) > 1 else None,
         formatter_class=_RawFormatter,
     )
     parser.add_argument(
@@ -136,9 +146,9 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", parser_class=_CommandParser, help="one of those below"
     )
     for command in COMMANDS:
-        if command.name == chosen:
+        if command.name in names and is_loaded:
             importlib.import_module(command.module).register(subparsers)
-        elif chosen is None:
+        elif command.name in names:
             subparsers.add_parser(command.name, add_help=False)
     return parser
 

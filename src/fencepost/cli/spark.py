@@ -13,12 +13,14 @@ from fencepost.cli.cluster_options import command, finish_cluster_command, open_
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table_of
+from fencepost.cli.stores import add_storage_option, storage_settings
 from fencepost.client.errors import ClientError
 from fencepost.views.rendering import document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fencepost.arrow.archives import Archive
     from fencepost.arrow.checkpoint import Source
     from fencepost.arrow.storage import Storage
     from fencepost.client.cluster import Cluster
@@ -36,6 +38,7 @@ examples:
   fencepost spark watch /data/checkpoints/orders
   fencepost spark watch /data/checkpoints/orders --once --json | jq '[.partitions[].lag] | add'
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
+  fencepost spark watch /data/checkpoints/orders --archive s3a://lake/orders
 """
 EXAMPLES = """\
 examples:
@@ -44,6 +47,7 @@ examples:
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
   fencepost spark forget nightly-export --keys-older-than 30
+  fencepost spark keep
 """
 
 
@@ -72,6 +76,12 @@ def register(subparsers: Any) -> None:
         metavar="SECONDS",
         help=f"between two looks (default: {INTERVAL_S:g})",
     )
+    watching.add_argument(
+        "--archive",
+        metavar="DIR",
+        help="the archive that the query reads from (option archive): what it has is not lost",
+    )
+    add_storage_option(watching, "--archive")
     finish_cluster_command(watching, watch)
 
 
@@ -89,41 +99,54 @@ def _interval(text: str) -> float:
 def watch(arguments: argparse.Namespace) -> int:
     """A row per source and partition; without --once until it is interrupted."""
     from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.arrow.errors import ReadError
     from fencepost.arrow.storage import StorageError, storage_at
     from fencepost.spark.lag import CLIENT_PROPERTIES
 
     try:
         directory = storage_at(arguments.checkpoint)
+        archive = _archive(arguments)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
         with open_cluster(arguments, **defaults) as cluster:
-            view = look(cluster, directory)
+            view = look(cluster, directory, archive)
             _show(view, arguments)
             while not arguments.once:
                 time.sleep(arguments.interval)
-                _show(_look_again(cluster, directory), arguments)
-    except (CheckpointError, StorageError) as error:
+                _show(_look_again(cluster, directory, archive), arguments)
+    except (CheckpointError, StorageError, ReadError) as error:
         raise InputError(str(error)) from error
     return 0
 
 
-def _look_again(cluster: Cluster, directory: Path | Storage) -> QueryView | FailedLook:
+def _archive(arguments: argparse.Namespace) -> Archive | None:
+    """The archive that the query reads from. ArgumentError."""
+    from fencepost.arrow.arguments import archive_of
+
+    return archive_of(arguments.archive, storage_settings(arguments) or None)
+
+
+def _look_again(
+    cluster: Cluster, directory: Path | Storage, archive: Archive | None
+) -> QueryView | FailedLook:
     """A look whose failure is shown in the view: the next one may work."""
     from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.arrow.errors import ReadError
     from fencepost.views.queries import FailedLook
 
     try:
-        return look(cluster, directory)
-    except (CheckpointError, ClientError) as error:
+        return look(cluster, directory, archive)
+    except (CheckpointError, ClientError, ReadError) as error:
         return FailedLook(str(error))
 
 
-def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
-    """The query's checkpoint, held against the cluster. CheckpointError, ClientError."""
+def look(cluster: Cluster, directory: Path | Storage, archive: Archive | None = None) -> QueryView:
+    """The query's checkpoint, held against the cluster. CheckpointError, ClientError,
+    ArchiveReadError."""
     from fencepost.arrow.checkpoint import read_checkpoint
     from fencepost.views.queries import QueryView
 
     checkpoint = read_checkpoint(directory)
-    rows = [row for source in checkpoint.sources for row in _rows(cluster, source)]
+    rows = [row for source in checkpoint.sources for row in _rows(cluster, source, archive)]
     return QueryView(
         checkpoint.query_id,
         checkpoint.state,
@@ -134,7 +157,7 @@ def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
     )
 
 
-def _rows(cluster: Cluster, source: Source) -> Iterator[QueryPartition]:
+def _rows(cluster: Cluster, source: Source, archive: Archive | None) -> Iterator[QueryPartition]:
     """A source's partitions, those that are new in the planned batch among them."""
     from fencepost.arrow.offsets import Position, StreamOffset
     from fencepost.spark.lag import measure_lag
@@ -147,7 +170,7 @@ def _rows(cluster: Cluster, source: Source) -> Iterator[QueryPartition]:
         {**planned.positions, **begins}, {**planned.topic_ids, **committed.topic_ids}
     )
     now_ms = time.time() * 1000
-    for where, lag in sorted(measure_lag(cluster, asked).items()):
+    for where, lag in sorted(measure_lag(cluster, asked, archive=archive).items()):
         begin, end = begins.get(where), planned.positions.get(where)
         oldest_ms = lag.oldest_unread_ms if begin else None
         yield QueryPartition(

@@ -28,6 +28,13 @@ transactions time out (transaction.timeout.ms).
 
 SINK: Final = "its name as `sinks` lists it: the transactionalIdPrefix, where the query has one"
 _UNKNOWN: Final = "no exactly-once sink {} is known: it has decided nothing"
+KEEPING = """\
+Brokers forget what a sink has decided when it has decided nothing for offsets.retention.minutes (7
+days), and a write with a txnAppId that is repeated then is written again. This commits the last
+decision of each resting sink that remembers keys again; run it more often than that, by a
+scheduler. A driver that begins at the same moment is fenced, and its write is to be started again.
+"""
+RESTED_DAYS: Final = 1.0
 FORGETTING = """\
 A sink whose memory is gone (DECISION_LOST), or whose last batch was committed in part and lost in
 part (INCOMPLETE_BATCH), refuses to go on, because rows could be there twice. Look at what is in its
@@ -56,6 +63,19 @@ def register(actions: Any) -> None:
         help="fence the sink's driver, and abort what was written and not decided",
     )
     finish_cluster_command(finishing, finish)
+    keeping = actions.add_parser(
+        "keep",
+        help="have brokers remember what resting sinks have decided",
+        description=KEEPING,
+    )
+    keeping.add_argument(
+        "--rested-days",
+        metavar="DAYS",
+        type=float,
+        default=RESTED_DAYS,
+        help=f"only sinks that decided nothing for so long (default: {RESTED_DAYS:g})",
+    )
+    finish_cluster_command(keeping, keep)
     forgetting = actions.add_parser(
         "forget",
         help="let a sink begin again that refuses to, for what it lost or has too much of",
@@ -99,6 +119,24 @@ def finish(arguments: argparse.Namespace) -> int:
             raise InputError(str(error)) from error
     print_result(arguments, _view(sink), _in_words(sink))
     return int(sink.condition not in ("finished", "undecided"))
+
+
+@command
+def keep(arguments: argparse.Namespace) -> int:
+    """A row for every sink that rests; 1 where one could not be kept."""
+    with_pyspark()
+    from fencepost.spark.keeping import keep_sinks
+    from fencepost.spark.memory import DAY_MS
+    from fencepost.views.queries import KeptSink
+
+    days = arguments.rested_days
+    if not 0 <= days < float("inf"):
+        raise UsageError(f"--rested-days {days:g}: must not be negative")
+    with open_cluster(arguments) as cluster:
+        found = keep_sinks(cluster, int(days * DAY_MS), time.time_ns() // 1_000_000)
+    rows = [KeptSink(one.name, one.keys, not one.problem, one.problem or None) for one in found]
+    print_views(arguments, KeptSink, rows)
+    return int(not all(one.is_kept for one in rows))
 
 
 @command

@@ -4,7 +4,7 @@ which escapes; a drawing's SVG is made by us and escapes by itself."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import htpy as h
 from markupsafe import Markup, escape
@@ -12,9 +12,11 @@ from markupsafe import Markup, escape
 from fencepost.console.page import (
     Block,
     Cell,
+    Confirm,
     Drawing,
     Field,
     Level,
+    Live,
     Matrix,
     MatrixRow,
     Page,
@@ -23,39 +25,62 @@ from fencepost.console.page import (
     Table,
 )
 from fencepost.console.pages.table import PAGES
-from fencepost.console.text import footer_of
+from fencepost.console.standing import Standing, age_text
+from fencepost.console.text import cost_of
+from fencepost.views.times import iso_time
 
 LETTERS: Final[dict[Level, str]] = {"good": "ok", "note": "", "warning": "?", "bad": "!"}
 """What a row or a sentence has beside its colour."""
+NARROW_COLUMNS: Final = 9
+"""Tables of more columns scroll by themselves on wide screens, too."""
+SHORT: Final = 24
+"""Characters of a cell that stay on one line."""
 
-HTMX_CONFIG: Final = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true}'
+
+def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
+    """The whole document; `path` is the page's own, quoted and with its query. `csrf` is the token
+    that a form of it has."""
+    return _document(
+        page.title,
+        h.fragment[
+            h.header(".top")[
+                h.a(".name", href="/")["Fencepost"],
+                h.nav(aria_label="Pages")[
+                    (_link(kind.path, kind.label, path) for kind in PAGES if kind.label),
+                    _link("/writes", "Changes", path) if standing.allows_writes else None,
+                ],
+                h.span(".cluster", title="the cluster's id")[standing.cluster_id],
+                h.button(type="button", data_pause=True, aria_pressed="false", hidden=True)[
+                    "Pause"
+                ],
+            ],
+            h.main("#main", tabindex="-1")[
+                # For what console.js says by itself; a reader with a screen reader hears of it.
+                h.p("#silent", role="status"),
+                main(page, path, standing, csrf),
+            ],
+        ],
+    )
 
 
-def document(page: Page, path: str, cluster: str) -> str:
-    """The whole document; `path` is the page's own, with its query."""
+def bare(title: str, text: str) -> str:
+    """A document of one sentence, without the list of pages."""
+    return _document(title, h.main("#main", tabindex="-1")[h.h1[title], h.p[text]])
+
+
+def _document(title: str, body: h.Node) -> str:
     return str(
         h.html(lang="en")[
             h.head[
                 h.meta(charset="utf-8"),
                 h.meta(name="viewport", content="width=device-width, initial-scale=1"),
-                h.meta(name="htmx-config", content=HTMX_CONFIG),
-                h.title[f"{page.title} · Fencepost"],
+                h.meta(name="color-scheme", content="light dark"),
+                h.title[f"{title} · Fencepost"],
                 h.link(rel="stylesheet", href="/static/console.css"),
                 h.link(rel="icon", href="/static/icon.svg", type="image/svg+xml"),
-                h.script(src="/static/htmx.min.js", defer=True),
                 h.script(src="/static/console.js", defer=True),
             ],
-            h.body[
-                h.a(".skip", href="#main")["To the content"],
-                h.header[
-                    h.a(".name", href="/")["Fencepost"],
-                    h.nav(aria_label="Pages")[
-                        (_link(kind.path, kind.label, path) for kind in PAGES if kind.label)
-                    ],
-                    h.span(".cluster")[cluster],
-                ],
-                h.main("#main", tabindex="-1")[main(page, path)],
-            ],
+            h.body[h.a(".skip", href="#main")["To the content"], body],
         ]
     )
 
@@ -81,32 +106,44 @@ def _link(to: str, label: str, path: str) -> h.Element:
     return h.a(href=to, aria_current="page" if is_here else None)[label]
 
 
-def main(page: Page, path: str) -> h.Fragment:
+def main(page: Page, path: str, standing: Standing, csrf: str) -> h.Element:
     """What changes from one look to the next: all below the list of pages."""
-    refresh: dict[str, Any] = {}
-    if page.refresh_s is not None:
-        refresh = {
-            "hx-get": path,
-            "hx-trigger": "look",
-            "hx-target": "#page",
-            "hx-select": "#page",
-            "hx-swap": "outerHTML focus-scroll:false",
-            "data-refresh-s": f"{page.refresh_s:g}",
-        }
-    return h.fragment[
-        h.div("#page", refresh)[
-            h.h1[page.title],
-            _fields(page.fields, path),
-            (_section(section) for section in page.sections),
-            page.more is not None and h.p(".more")[h.a(href=page.more)["More"]],
-            h.footer[
-                h.p[
-                    (*footer_of(page), " · ", h.a(href="/api" + path)["JSON"]),
-                    page.refresh_s is not None
-                    and h.button(type="button", data_pause=True, aria_pressed="false")["Pause"],
-                ],
-            ],
-        ]
+    refresh = {} if page.refresh_s is None else {"data-refresh-s": f"{page.refresh_s:g}"}
+    return h.div("#page", refresh)[
+        h.ul(".findings.standing")[(_sentence(one) for one in standing.findings)]
+        if standing.findings
+        else None,
+        h.h1[page.title],
+        _fields(page.fields, path),
+        (_section(section) for section in page.sections),
+        page.more is not None and h.p(".more")[h.a(href=page.more)["More"]],
+        None if page.confirm is None else _confirm(page.confirm, csrf),
+        _footer(page, path, standing),
+    ]
+
+
+def _footer(page: Page, path: str, standing: Standing) -> h.Element:
+    age_ms = max(standing.at_ms - page.taken_at_ms, 0)
+    return h.footer[
+        h.p[
+            f"as of {iso_time(page.taken_at_ms)}, ",
+            h.span(".age", data_age_ms=str(age_ms))[age_text(age_ms)],
+            f" ago; {cost_of(page)} · ",
+            h.a(href="/api" + path)["JSON"],
+        ],
+        h.p[standing.load_text],
+    ]
+
+
+def _confirm(confirm: Confirm, csrf: str) -> h.Element:
+    hidden = {**confirm.values, "digest": confirm.digest, "csrf": csrf}
+    return h.form(".confirm", method="post", action=confirm.path, autocomplete="off")[
+        (h.input(type="hidden", name=name, value=value) for name, value in hidden.items()),
+        h.label[
+            h.span["To make this change, type ", h.strong[confirm.target]],
+            h.input(name="typed", required=True, spellcheck="false"),
+        ],
+        h.button(type="submit")[confirm.button],
     ]
 
 
@@ -121,6 +158,8 @@ def _fields(fields: Sequence[Field], path: str) -> h.Node:
                     (h.option(value=one, selected=one == field.value)[one] for one in field.choices)
                 ]
                 if field.choices
+                else h.textarea(name=field.name, rows="4", cols="40")[f"\n{field.value}"]
+                if field.lines
                 else h.input(name=field.name, value=field.value, type="search"),
             ]
             for field in fields
@@ -135,7 +174,7 @@ def _section(section: Section) -> h.Element:
         h.ul(".findings")[(_sentence(one) for one in section.sentences)]
         if section.sentences
         else None,
-        (_block(one) for one in section.blocks),
+        (_block(one, section.heading) for one in section.blocks),
     ]
 
 
@@ -150,9 +189,9 @@ def _letter(level: Level | None) -> h.Node:
     return h.span(".letter", title=level)[LETTERS[level]]
 
 
-def _block(block: Block) -> h.Element:
+def _block(block: Block, heading: str) -> h.Element:
     if isinstance(block, Table):
-        return _table(block)
+        return _table(block, heading)
     if isinstance(block, Matrix):
         return _matrix(block)
     if isinstance(block, Drawing):
@@ -163,20 +202,54 @@ def _block(block: Block) -> h.Element:
             h.figcaption[block.caption],
             h.details[h.summary["As text"], h.pre["\n".join(block.lines)]],
         ]
+    if isinstance(block, Live):
+        return _live(block)
     return h.figure[h.pre(tabindex="0")[block.text], h.figcaption[block.caption]]
 
 
-def _table(table: Table) -> h.Element:
+def _live(block: Live) -> h.Element:
+    return h.div(".live", data_tail=block.events, data_rows_max=str(block.rows_max))[
+        h.p[
+            h.button(type="button", data_start=True)["Start"],
+            " ",
+            h.button(type="button", data_stop=True, disabled=True)["Stop"],
+            " ",
+            h.span(role="status", aria_live="polite")["Not started."],
+        ],
+        h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
+            h.table[
+                h.caption[block.caption],
+                h.thead[h.tr[(h.th(scope="col")[one] for one in block.headings)]],
+                h.tbody,
+            ]
+        ],
+    ]
+
+
+def _table(table: Table, section_heading: str) -> h.Element:
     columns = list(table.kind.columns.items())
     if not table.rows:
         return h.p(".none")[f"{table.caption}: none"]
-    return h.div(".scroll", tabindex="0", role="group", aria_label=table.caption)[
+    scroll = ".scroll.narrow" if len(columns) <= NARROW_COLUMNS else ".scroll"
+    caption = _caption(table)
+    # Where it says what the heading above says, it is for screen readers.
+    unseen = ".unseen" if caption.casefold() == section_heading.casefold() else ""
+    return h.div(scroll, tabindex="0", role="group", aria_label=table.caption)[
         h.table[
-            h.caption[_caption(table)],
-            h.thead[h.tr[(h.th(scope="col")[heading] for heading, _ in columns)]],
+            h.caption(unseen)[caption],
+            h.thead[h.tr[(_heading(table, heading, name) for heading, name in columns)]],
             h.tbody[(_row(table, columns, number) for number in range(len(table.rows)))],
         ]
     ]
+
+
+def _heading(table: Table, heading: str, name: str) -> h.Element:
+    numbers = any(_is_number(getattr(row, name)) for row in table.rows)
+    return h.th(scope="col", class_="number" if numbers else None)[heading]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _matrix(matrix: Matrix) -> h.Element:
@@ -234,23 +307,27 @@ def _row(table: Table, columns: list[tuple[str, str]], number: int) -> Markup:
     """A row, put together as text: lists have thousands of cells, and an element for each of them
     takes five times as long. All that is not ours is escaped here."""
     level = table.levels[number] if table.levels else None
+    row = table.rows[number]
     cells = []
     for place, (heading, name) in enumerate(columns):
-        value = getattr(table.rows[number], name)
+        value = getattr(row, name)
         links = table.links.get(heading)
         link = links[number] if links else None
-        shown = escape(_cell_text(value))
+        text = _cell_text(value)
+        shown = escape(text)
         if link is not None:
             shown = Markup('<a href="{}">{}</a>').format(link, shown)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        kind = ' class="number"' if is_number else ""
+        is_short = len(text) <= SHORT
+        kind = ' class="number"' if _is_number(value) else ' class="short"' if is_short else ""
         if place == 0:
             letter = h.fragment[_letter(level)]
             cells.append(f'<th scope="row"{kind}>{letter}{shown}</th>')
         else:
             cells.append(f"<td{kind}>{shown}</td>")
-    start = "<tr>" if level is None else f'<tr class="{level}">'
-    return Markup(f"{start}{''.join(cells)}</tr>")
+    # By its first cell the script finds a row again after a look.
+    key = escape(_cell_text(getattr(row, columns[0][1])))
+    start = f'<tr data-key="{key}"' + ("" if level is None else f' class="{level}"')
+    return Markup(f"{start}>{''.join(cells)}</tr>")
 
 
 def _cell_text(value: object) -> str:

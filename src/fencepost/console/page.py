@@ -56,6 +56,17 @@ class Text(View, frozen=True):
     text: str
 
 
+class Live(View, frozen=True):
+    """A table whose rows come as events of `events`, a path of the console (text/event-stream),
+    from when its reader starts it until it is stopped. `headings` are the columns'; `rows_max` is
+    how many rows are kept."""
+
+    caption: str
+    events: str
+    headings: Sequence[str]
+    rows_max: int = 500
+
+
 class Cell(View, frozen=True):
     """What a matrix has where a row and a column meet: a few letters, and what they mean."""
 
@@ -89,7 +100,7 @@ class Matrix(View, frozen=True):
     total: int | None = None
 
 
-Block = Table | Drawing | Text | Matrix
+Block = Table | Drawing | Text | Live | Matrix
 
 
 class Section(View, frozen=True):
@@ -103,19 +114,32 @@ class Section(View, frozen=True):
 
 
 class Field(View, frozen=True):
-    """A value that a page's reader may set: text, a number, or one of `choices`."""
+    """A value that a page's reader may set: text (of several `lines`), a number, or one of
+    `choices`."""
 
     name: str
     label: str
     value: str
     choices: Sequence[str] = ()
+    lines: bool = False
+
+
+class Confirm(View, frozen=True):
+    """A change that a page shows, to be confirmed: by a form that is sent to `path` with `values`,
+    with `target` typed in. `digest` is of what is shown, `button` says what the change is."""
+
+    path: str
+    values: Mapping[str, str]
+    target: str
+    digest: str
+    button: str
 
 
 class Page(View, frozen=True):
     """A page. `taken_at_ms` (since 1970) is when what it shows was so; `requests` is how many the
     cluster was asked for this page, by name. `refresh_s` is how often a browser asks again, None
     for a page that stays as it is. `fields` filter it; they are in the URL. `more` is the path of
-    the next part of a long list."""
+    the next part of a long list; `confirm` is a change that the page shows."""
 
     title: str
     sections: Sequence[Section]
@@ -124,6 +148,7 @@ class Page(View, frozen=True):
     refresh_s: float | None = 5.0
     fields: Sequence[Field] = ()
     more: str | None = None
+    confirm: Confirm | None = None
 
 
 def document_of(page: Page) -> dict[str, Any]:
@@ -153,6 +178,8 @@ def _document(section: Section) -> Any:
         if isinstance(block, Table | Matrix)
         else list(block.lines)
         if isinstance(block, Drawing)
+        else {"events": block.events}
+        if isinstance(block, Live)
         else block.text
         for block in section.blocks
     }

@@ -3,7 +3,8 @@
 List pages are made of the newest sample and ask the cluster nothing. A look is three kinds of
 requests: Metadata of all topics, DescribeCluster with the brokers that are fenced, and ListGroups
 from each broker; the quorum where it can be had. Looks become rarer where they take long, so that
-the console takes no more than a small share of its own time and of the brokers'.
+the console takes no more than a small share of its own time and of the brokers'. Looks that fail
+are repeated with exponential back-off, up to BACKOFF_MAX_S.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,22 +22,69 @@ from fencepost.client.admin import describing_cluster
 from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
-from fencepost.client.conversation import Conversation
+from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.metadata import TopicInfo
 from fencepost.client.quorum import QuorumLeader, describing_quorum
 from fencepost.console.events import Event, events_between
 from fencepost.console.sample import Sample
+from fencepost.console.standing import Rate
 from fencepost.wire.errors import ErrorCode
 
 INTERVAL_S: Final = 5.0
 SHARE: Final = 0.05
 """Of the sampler's time that looks may take: a look of one second is followed by a pause of 19."""
 
+LOOK_TIMEOUT_MS: Final = 5_000
+"""For each of a look's questions, and each of their requests."""
+
+BACKOFF_S: Final = 1.0
+BACKOFF_MAX_S: Final = 30.0
+CLOSING_S: Final = 0.5
+"""How long the console waits, when it ends, for a look that is in the middle of a request."""
+
 EVENTS_KEPT: Final = 1_000
 R = TypeVar("R")
 Further = Callable[[ClusterView[Any], int], Conversation[None]]
+
+
+class Failing(NamedTuple):
+    """Looks fail: since when (ms since 1970), how many did, and why the last one did."""
+
+    since_ms: int
+    failures: int
+    error: ClientError
+
+
+class _Closed(ClientError):
+    """The sampler was closed in the middle of a look."""
+
+
+class _LookedAt(Cluster):
+    """A cluster whose conversations end at their next step once `closed` is set; `sent` counts
+    their requests."""
+
+    def __init__(self, config: ClientConfig, closed: threading.Event, sent: Rate) -> None:
+        super().__init__(config=config)
+        self._closed = closed
+        self._sent = sent
+
+    def run(self, conversation: Conversation[R]) -> R:
+        if self._closed.is_set():
+            raise _Closed("the console ends")
+        return super().run(conversation)
+
+    def _take(self, step: Step[Any]) -> Any:
+        if isinstance(step, Pause):
+            self._closed.wait(step.pause_ms / 1000)
+        if self._closed.is_set():
+            raise _Closed("the console ends")
+        if isinstance(step, Exchange):
+            self._sent.add(1)
+        elif isinstance(step, ExchangeAll):
+            self._sent.add(len(step.exchanges))
+        return None if isinstance(step, Pause) else super()._take(step)
 
 
 class Look:
@@ -108,25 +156,40 @@ class Sampler:
 
     def __init__(self, config: ClientConfig, interval_s: float = INTERVAL_S) -> None:
         self.newest: Sample | None = None
-        self.error: str | None = None
-        """Why the last look failed, None when it did not."""
+        self.failing: Failing | None = None
+        """Set while looks fail."""
         self.events: tuple[Event, ...] = ()
         """What changed between samples, the newest last; EVENTS_KEPT of them at most."""
-        self._config = config
+        self.requests, self.looked_s = Rate(), Rate()
+        """What looks cost in the last minute: requests, and seconds."""
+        self.next_look_at = 0.0
+        """When the next look begins, by the monotonic clock."""
+        self._config = config.with_settings(
+            {
+                "api_timeout_ms": min(config.api_timeout_ms, LOOK_TIMEOUT_MS),
+                "request_timeout_ms": min(config.request_timeout_ms, LOOK_TIMEOUT_MS),
+                "connect_timeout_ms": min(config.connect_timeout_ms, LOOK_TIMEOUT_MS),
+            }
+        )
         self._interval_s = interval_s
         self._listeners: list[Callable[[Sample], Any]] = []
         self._further: list[Further] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
 
+    @property
+    def runs(self) -> bool:
+        """Whether looks are taken in the background."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop after the look that is under way."""
+        """Stop, also in the middle of a look."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=self._config.request_timeout_ms / 1000)
+        if self.runs:
+            self._thread.join(timeout=CLOSING_S)
 
     def on_sample(self, listener: Callable[[Sample], Any]) -> None:
         """Call `listener` with each sample, in the sampler's thread."""
@@ -139,20 +202,41 @@ class Sampler:
 
     def look(self) -> Sample:
         """One look at once, by the caller's thread. Raises ClientError."""
-        with Cluster(config=self._config) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests) as cluster:
             return self._take(cluster, QuorumLeader(asks_controllers=False))
 
     def _run(self) -> None:
         leader = QuorumLeader(asks_controllers=False)
-        with Cluster(config=self._config) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests) as cluster:
             while not self._closed.is_set():
                 begun = time.monotonic()
                 try:
                     self._take(cluster, leader)
                 except ClientError as error:
-                    self.error = str(error)
+                    self._note_failure(error)
+                except Exception as error:  # noqa: BLE001 - pages say so; the next look may succeed
+                    fault = f"{type(error).__name__}: {error}"
+                    self._note_failure(ClientError(f"a fault of the console: {fault}"))
                 took_s = time.monotonic() - begun
-                self._closed.wait(max(self._interval_s, took_s / SHARE - took_s))
+                self.looked_s.add(took_s)
+                pause_s = self._pause_s(took_s)
+                self.next_look_at = time.monotonic() + pause_s
+                self._closed.wait(pause_s)
+
+    def _pause_s(self, took_s: float) -> float:
+        """Seconds until the next look, after one that took `took_s`."""
+        if self.failing is not None:
+            return min(BACKOFF_S * 2.0 ** min(self.failing.failures - 1, 10), BACKOFF_MAX_S)
+        return max(self._interval_s, took_s / SHARE - took_s)
+
+    def _note_failure(self, error: ClientError) -> None:
+        if isinstance(error, _Closed):
+            return
+        former = self.failing
+        if former is None:
+            self.failing = Failing(time.time_ns() // 1_000_000, 1, error)
+        else:
+            self.failing = Failing(former.since_ms, former.failures + 1, error)
 
     def _take(self, cluster: Cluster, leader: QuorumLeader) -> Sample:
         sample = Look(cluster, leader).take()
@@ -160,7 +244,7 @@ class Sampler:
             sample = sharing_topics(self.newest, sample)
             seen = events_between(self.newest, sample)
             self.events = (*self.events, *seen)[-EVENTS_KEPT:]
-        self.newest, self.error = sample, None
+        self.newest, self.failing = sample, None
         for listener in self._listeners:
             listener(sample)
         for further in self._further:

@@ -17,8 +17,10 @@ from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
 from fencepost.console.kept_samples import KeptSamples
 from fencepost.console.lag_history import LagHistory
+from fencepost.console.records.topic_decoders import SchemaValues
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
+from fencepost.console.standing import WINDOW_S, Rate, Standing
 from fencepost.console.summary import Summaries, Summary
 
 T = TypeVar("T")
@@ -29,14 +31,23 @@ EACH_TIMEOUT_S: Final = 3.0
 
 AT_ONCE: Final = 4
 """Pages that may ask the cluster at the same time; others wait for their turn."""
+FIRST_LOOK_S: Final = 3.0
+"""How long a page waits for the first sample before it says that there is none."""
+POLL_S: Final = 0.02
 
 _counted: ContextVar[Counter[str] | None] = ContextVar("counted", default=None)
 
 
 class CountingCluster(AsyncCluster):
-    """A cluster whose requests are counted by name for the page that they are sent for."""
+    """A cluster whose requests are counted by name for the page that they are sent for, and all
+    of them together in `sent`."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        super().__init__(config=config)
+        self.sent = Rate()
 
     async def _exchange(self, asked: Exchange[Any]) -> Any:
+        self.sent.add(1)
         counted = _counted.get()
         if counted is not None:
             counted[type(asked.message).__name__.removesuffix("Request")] += 1
@@ -57,6 +68,8 @@ class Options:
     faults: str | None = None
     """The address of a test cluster's control (`fencepost testing`), None without faults."""
     interval_s: float = INTERVAL_S
+    registry: str | None = None
+    """The address of a schema registry to decode records by, None without one."""
 
 
 @dataclass(slots=True)
@@ -69,6 +82,8 @@ class Session:
     samples: KeptSamples = field(init=False)
     cluster: CountingCluster = field(init=False)
     lag: LagHistory = field(init=False, default_factory=LagHistory)
+    schemas: SchemaValues | None = field(init=False, default=None)
+    """What decodes by the registry's schemas, where there is one."""
     _turns: asyncio.Semaphore = field(init=False)
     _memories: dict[type[Any], Any] = field(init=False, default_factory=dict)
 
@@ -78,6 +93,8 @@ class Session:
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)
+        if self.options.registry is not None:
+            self.schemas = SchemaValues(self.options.registry)
         self.samples = KeptSamples()
         self.sampler.on_sample(self.samples.keep)
         self.sampler.on_sample(self.summary)
@@ -95,10 +112,37 @@ class Session:
         return self.memory(Summaries).of(sample)
 
     async def sample(self) -> Sample:
-        """The newest sample; before there is one, a look of one's own. Raises ClientError."""
-        if self.sampler.newest is not None:
-            return self.sampler.newest
-        return await asyncio.to_thread(self.sampler.look)
+        """The newest sample; before there is one, the first that comes within FIRST_LOOK_S, and
+        where none are taken in the background, a look of one's own. Raises ClientError."""
+        sampler = self.sampler
+        if sampler.newest is None and not sampler.runs:
+            return await asyncio.to_thread(sampler.look)
+        waited_until = time.monotonic() + FIRST_LOOK_S
+        while sampler.newest is None:
+            if sampler.failing is not None:
+                raise ClientError(str(sampler.failing.error))
+            if time.monotonic() > waited_until:
+                raise ClientError(f"no answer to the first look within {FIRST_LOOK_S:.0f} s")
+            await asyncio.sleep(POLL_S)
+        return sampler.newest
+
+    def standing(self) -> Standing:
+        """How the console and its cluster are now."""
+        newest, failing = self.sampler.newest, self.sampler.failing
+        return Standing(
+            now_ms(),
+            None if newest is None else newest.cluster_id,
+            None if newest is None else newest.taken_at_ms,
+            None if failing is None else failing.since_ms,
+            0 if failing is None else failing.failures,
+            None if failing is None else str(failing.error),
+            max(self.sampler.next_look_at - time.monotonic(), 0.0),
+            int(self.cluster.sent.total()),
+            int(self.sampler.requests.total()),
+            min(self.sampler.looked_s.total() / WINDOW_S, 1.0),
+            AT_ONCE,
+            self.options.allow_writes,
+        )
 
     async def run(self, conversation: Conversation[T]) -> T:
         """Carry out a conversation with the cluster, in turn with other pages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fencepost.console.page import Block, Drawing, Matrix, Page, Section, Table
+from fencepost.console.page import Block, Drawing, Live, Matrix, Page, Section, Table
 from fencepost.views.rendering import table_of
 from fencepost.views.tables import draw_table, escaped
 from fencepost.views.times import iso_time
@@ -27,10 +27,14 @@ def text_of(page: Page) -> str:
 
 def footer_of(page: Page) -> list[str]:
     """When the page's facts were so, and what they cost the cluster."""
-    asked = sum(page.requests.values())
-    cost = ", ".join(f"{name} {number}" for name, number in sorted(page.requests.items()))
-    paid = f"{count(asked, 'request')} to the cluster" + (f" ({cost})" if cost else "")
-    return [f"as of {iso_time(page.taken_at_ms)}, {paid}"]
+    return [f"as of {iso_time(page.taken_at_ms)}, {cost_of(page)}"]
+
+
+def cost_of(page: Page) -> str:
+    """How many requests the page cost the cluster, and which."""
+    names = ", ".join(f"{name} {number}" for name, number in sorted(page.requests.items()))
+    paid = f"{count(sum(page.requests.values()), 'request')} to the cluster"
+    return f"{paid} ({names})" if names else paid
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -51,6 +55,8 @@ def _block(block: Block) -> Iterator[str]:
         yield from _matrix(block)
     elif isinstance(block, Drawing):
         yield from map(escaped, block.lines)
+    elif isinstance(block, Live):
+        yield f"{escaped(block.caption)}: events of {escaped(block.events)}"
     else:
         yield from map(escaped, block.text.splitlines())
 

@@ -116,12 +116,13 @@ class Edit:
         return apply_changes(storage, self.changes, self.newest_batch)
 
 
-def open_checkpoint(storage: Storage, *, whole: bool = False) -> Opened:
+def open_checkpoint(storage: Storage, *, whole: bool = False, of_archive: bool = False) -> Opened:
     """Read a checkpoint for changing it (`whole`: with all files of offsets). CheckpointError."""
-    if storage.uri.endswith(ARCHIVE):
+    if storage.uri.endswith(ARCHIVE) and not of_archive:
         raise CheckpointError(
             f"{storage.uri}: is the checkpoint of an archive, whose state.json says what is "
-            "archived; begin another archive instead"
+            "archived; `fencepost archive continue` has it go on where a replay ended, else begin "
+            "another archive"
         )
     checkpoint = read_checkpoint(storage)
     first = checkpoint.committed_batch if checkpoint.committed_batch is not None else 0

@@ -11,7 +11,9 @@ read. It changes nothing and commits nothing.
 * The age of the oldest unread record goes by its timestamp, so it is as good as the producer's
   clock. It takes a Fetch of a batch per partition that is behind.
 
-A partition that cannot be asked is told with what is known; `condition` says why.
+A partition that cannot be asked is told with what is known; `condition` says why. With an archive,
+as queries with the option `archive` read it, offsets that brokers have deleted and the archive has
+are `archived` and no loss.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fencepost.arrow.archives import Archive, HeldTopic, Ranges, clipped
+from fencepost.arrow.backfill import available, believed
 from fencepost.arrow.loss import Loss, PartitionState, judge
-from fencepost.arrow.offsets import Position, StreamOffset
+from fencepost.arrow.offsets import INT64_MAX, Position, StreamOffset
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
@@ -45,6 +49,8 @@ log = logging.getLogger("fencepost.spark")
 
 CLIENT_PROPERTIES: Final = {"max.partition.fetch.bytes": 65_536, "fetch.max.bytes": 4 * 1024 * 1024}
 """What a Cluster for `measure_lag` is to be made with: one batch of a partition is enough."""
+AGED_OUT: Final = "aged out"
+ARCHIVED: Final = "archived"
 FETCHES_MAX: Final = 20
 """A fetch that is full leaves partitions out, so those are asked for again, up to so often."""
 
@@ -67,7 +73,8 @@ class PartitionLag:
     oldest_unread_ms: int | None = None
     loss: Loss | None = None
     condition: str = "ok"
-    """`ok`, `no leader`, a kind of `Loss`, or the error by which the broker refused the topic."""
+    """`ok`, `archived`, `no leader`, a kind of `Loss`, or the error by which the broker refused the
+    topic."""
 
     @property
     def records_behind(self) -> int | None:
@@ -78,9 +85,14 @@ class PartitionLag:
 
 
 def measure_lag(
-    cluster: Cluster, stored: StreamOffset, *, with_bytes: bool = False
+    cluster: Cluster,
+    stored: StreamOffset,
+    *,
+    with_bytes: bool = False,
+    archive: Archive | None = None,
 ) -> dict[TopicPartition, PartitionLag]:
-    """The lag of every partition of `stored`; ClientError when the cluster does not answer."""
+    """The lag of every partition of `stored`; ClientError when the cluster does not answer,
+    ArchiveReadError for an archive that cannot be read."""
     topics = {info.name: info for info in _described(cluster, stored)}
     states: dict[TopicPartition, PartitionState] = {}
     led = {
@@ -95,6 +107,10 @@ def measure_lag(
         for where, position in stored.positions.items()
     }
     behind = {where: lag for where, lag in lags.items() if lag.records_behind}
+    if archive is not None:
+        for where, lag in _archived(cluster, archive, lags, states):
+            lags[where] = lag
+            del behind[where]
     for where, timestamp_ms in _oldest_unread(cluster, behind):
         lags[where] = replace(lags[where], oldest_unread_ms=timestamp_ms)
     if with_bytes:
@@ -180,6 +196,72 @@ def _lag(
         loss=loss,
         condition=condition,
     )
+
+
+def _archived(
+    cluster: Cluster,
+    archive: Archive,
+    lags: Mapping[TopicPartition, PartitionLag],
+    states: Mapping[TopicPartition, PartitionState],
+) -> Iterator[tuple[TopicPartition, PartitionLag]]:
+    """Lags of partitions whose next offset the brokers have deleted, and the archive has."""
+    aged = {where for where, lag in lags.items() if lag.condition == AGED_OUT}
+    held = _held(archive, {where: states[where].topic_id for where in aged})
+    epochs = {where: one.epochs.get(where.partition, -1) for where, one in held.items()}
+    ends = _epoch_ends(cluster, epochs)
+    for where, one in held.items():
+        lag = lags[where]
+        state = replace(states[where], epoch_end=ends.get(where))
+        ranges = one.partitions[where.partition]
+        kept, _ = believed(where, ranges, epochs[where], state)
+        found = _with_archived(lag, kept, state.earliest)
+        if found is not None:
+            start = lag.position.offset
+            oldest_ms = _oldest_archived(
+                archive, where, one.topic_id, clipped(kept, start, INT64_MAX)
+            )
+            yield where, replace(found, oldest_unread_ms=oldest_ms)
+
+
+def _held(
+    archive: Archive, topic_ids: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, HeldTopic]:
+    """What the archive has of these partitions, of topics with these ids."""
+    _, topics = archive.topics()
+    known = {(one.topic, one.topic_id): one for one in topics}
+    found = {where: known.get((where.topic, topic_id)) for where, topic_id in topic_ids.items()}
+    return {
+        where: one
+        for where, one in found.items()
+        if one is not None and one.partitions.get(where.partition)
+    }
+
+
+def _with_archived(lag: PartitionLag, held: Ranges, log_start: int) -> PartitionLag | None:
+    """The lag of a query that reads from the archive, too; None where that does not begin there.
+    What neither has, between what is archived and the log, is lost."""
+    there = available(held, log_start)
+    stretch = next((one for one in there if one[0] <= lag.position.offset < one[1]), None)
+    if stretch is None:
+        return None
+    onward = replace(lag, onward=lag.position.offset, loss=None, condition=ARCHIVED)
+    if stretch[1] >= log_start:
+        return onward
+    following = next(low for low, _ in there if low >= stretch[1])
+    detail = f"the archive ends at offset {stretch[1]}, and what comes next is at {following}"
+    loss = Loss(AGED_OUT, lag.partition, stretch[1], following, detail)
+    return replace(onward, loss=loss, condition=AGED_OUT)
+
+
+def _oldest_archived(
+    archive: Archive, where: TopicPartition, topic_id: str, ranges: Ranges
+) -> int | None:
+    """The timestamp of the first record of these ranges that has one."""
+    for low, high in ranges:
+        for rows in archive.read(where, topic_id, low, high, ("timestamp",)):
+            micros = rows.column("timestamp").cast("int64")[0].as_py()
+            return None if micros is None or micros < 0 else micros // 1000
+    return None
 
 
 def _oldest_unread(

@@ -27,6 +27,8 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from fencepost.arrow.arguments import archive_of
+from fencepost.arrow.errors import ArchiveReadError
 from fencepost.arrow.offsets import StreamOffset
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -49,7 +51,10 @@ class LagListener(StreamingQueryListener):
     """See the module. `properties` are client properties of the cluster under Kafka's names.
 
     `port` (0: any; see the attribute `port`) and `textfile` say where Prometheus text goes; by
-    default nowhere. Raises ConfigError for wrong properties, OSError when `port` is taken.
+    default nowhere. With `archive`, and `archive_options` for its store, what the archive has of
+    offsets that brokers have deleted is no loss, as for queries with that option. Raises
+    ConfigError for wrong properties, ArgumentError for an archive that is none, OSError when `port`
+    is taken.
     `close` ends it, with a last report.
     """
 
@@ -61,10 +66,13 @@ class LagListener(StreamingQueryListener):
         port: int | None = None,
         host: str = "127.0.0.1",
         textfile: str | Path | None = None,
+        archive: str | Path | None = None,
+        archive_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not interval_s > 0:
             raise ValueError(f"interval_s={interval_s}: must be more than 0")
         self._config = None if properties is None else _config(properties)
+        self._archive = archive_of(archive, archive_options)
         self._cluster: Cluster | None = None
         self._textfile = None if textfile is None else Path(textfile)
         self._interval_s = interval_s
@@ -152,7 +160,7 @@ class LagListener(StreamingQueryListener):
         measure: Measure | None = None if self._config is None else self._measure
         try:
             return self._tracker.look(progress, time.monotonic(), time.time() * 1000, measure)
-        except ClientError as error:
+        except (ClientError, ArchiveReadError) as error:
             log.warning("query %s: cannot read its lag from the cluster: %s", progress.query, error)
             return self._tracker.look(progress, time.monotonic(), time.time() * 1000, None)
 
@@ -160,7 +168,7 @@ class LagListener(StreamingQueryListener):
         assert self._config is not None
         if self._cluster is None:
             self._cluster = Cluster(config=self._config)
-        return measure_lag(self._cluster, stored, with_bytes=True)
+        return measure_lag(self._cluster, stored, with_bytes=True, archive=self._archive)
 
 
 def _config(properties: Mapping[str, object]) -> ClientConfig:

@@ -92,6 +92,18 @@ class FailedLook(View, frozen=True):
     error: str
 
 
+class KeptSink(View, frozen=True):
+    """A sink that rests, how many keys it remembers, and whether its last decision was committed
+    again; else why not."""
+
+    columns: ClassVar = {"sink": "sink", "keys": "keys", "kept": "is_kept", "problem": "problem"}
+
+    sink: str
+    keys: int
+    is_kept: bool
+    problem: str | None
+
+
 class SinkView(View, frozen=True):
     """An exactly-once sink: its last decision, who made it, and what became of the transactions.
 

@@ -82,3 +82,17 @@ class TranslatedOffset(View, frozen=True):
     topic: str
     partition: int
     offset: int
+
+
+class ContinuedPartition(View, frozen=True):
+    """Where an archive goes on in the topic that it was replayed into, and the leader epoch that
+    reached that offset."""
+
+    columns: ClassVar = {
+        "topic": "topic", "partition": "partition", "offset": "offset", "epoch": "leader_epoch",
+    }  # fmt: skip
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int

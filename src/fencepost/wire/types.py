@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import Enum
+from os import urandom
 from typing import Annotated, Any, ClassVar, Final
 
 Buffer = bytes | bytearray | memoryview
@@ -57,6 +58,10 @@ class ReplacedText(str):
     """
 
     __slots__ = ()
+
+
+_DASH = 62
+"""The six bits that base64 for URLs writes as a dash."""
 
 
 class Uuid(bytes):
@@ -96,12 +101,13 @@ class Uuid(bytes):
         Kafka draws version 4 UUIDs and skips those whose text begins with a dash, because they
         look like an option on a command line.
         """
-        from uuid import uuid4
-
         while True:
-            candidate = cls(uuid4().bytes)
-            if not str(candidate).startswith("-"):
-                return candidate
+            drawn = bytearray(urandom(16))
+            if drawn[0] >> 2 != _DASH:
+                break
+        drawn[6] = drawn[6] & 0x0F | 0x40
+        drawn[8] = drawn[8] & 0x3F | 0x80
+        return cls(drawn)
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self)[:22].decode()

@@ -7,8 +7,9 @@ with more replicas the high watermark stays where it was until `follower_fetched
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,16 @@ NOW_MS = 1_700_000_000_000
 BROKER_ID = 1
 TRANSACTIONAL = 9
 """The id of a producer of transactions."""
+_nodes: list[PartitionNode] = []
+
+
+@contextlib.contextmanager
+def closed_at_the_end() -> Iterator[None]:
+    """Every node that is made within the block is closed at its end: logs keep files open."""
+    before = len(_nodes)
+    yield
+    while len(_nodes) > before:
+        _nodes.pop().close()
 
 
 class PromptPorts:
@@ -205,6 +216,14 @@ class PartitionNode(StillNode):
         self.replicas = Replicas(self)
         self.partitions = PartitionAccess(self.access, self.replicas)
         self.storage = Directories([DataDir(str(self.directory))])
+        _nodes.append(self)
+
+    def close(self) -> None:
+        """Close the files of all logs, and let the threads end; the data is not needed again."""
+        for log in self.ports.logs.values():
+            log.close(clean=False)
+        self.cold_reads.close()
+        self.decompression.close()
 
     @property
     def driver(self) -> Driver:

@@ -118,6 +118,32 @@ def test_a_config_that_no_broker_has_is_stored(name, caplog):
     assert node.image.broker_configs(1 if name else None) == {}
 
 
+@pytest.mark.parametrize("prefix", ["", "listener.name.login."])
+def test_the_mechanisms_of_a_listener_are_those_it_began_with(prefix):
+    """Kafka stores others for an existing listener, which goes on with what it has."""
+    keys = {
+        "listeners": "LOGIN://127.0.0.1:0,OPEN://127.0.0.1:0",
+        "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,OPEN:PLAINTEXT",
+        "inter.broker.listener.name": "OPEN",
+        f"{prefix}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    }
+    config = BrokerConfig.load(None, keys)
+    node = StillNode(config).learn(broker(1), broker(2))
+    own = str(config.node_id)
+
+    def change(key, operation, value):
+        return alter(node, resource(BROKER, own, (key, operation, value)))
+
+    key = f"{prefix}sasl.enabled.mechanisms"
+    assert change(key, SET, "SCRAM-SHA-512") == [42]
+    assert change(key, SET, "PLAIN") == [42]
+    assert change(key, SET, "PLAIN,SCRAM-SHA-512") == [0]
+    assert change("listener.name.open.sasl.enabled.mechanisms", SET, "PLAIN") == [0]
+    assert change("listener.name.other.sasl.enabled.mechanisms", SET, "PLAIN") == [0]
+    base = [42] if not prefix else [0]  # which the listener's own value hides
+    assert change("sasl.enabled.mechanisms", SET, "PLAIN") == base
+
+
 def test_more_configs_than_a_resource_may_have_are_refused_at_once():
     """By the broker that is asked, before it looks at each; the error is the controller's."""
     node = a_node()

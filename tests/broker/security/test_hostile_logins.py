@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import resource
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +169,49 @@ def test_records_of_tls_that_are_none(served: Served) -> None:
                 assert port == served.secure
                 stream.sendall(frame(0, 9, b"\xff" * 5_000))
                 assert stream.recv(1) == b""
+
+
+@pytest.mark.parametrize("record", [b"\x17\x03\x03\x00\x30" + bytes(48), b"no TLS at all" * 9])
+@pytest.mark.parametrize("step", ["handshake", "login", "ready"])
+def test_records_of_tls_that_go_wrong_later(served: Served, step: str, record: bytes) -> None:
+    """The connection ends with one line in the log, whatever it has come to, and is forgotten."""
+    context = ssl.create_default_context(cadata=CA.certificate_pem)
+    shake = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, None)
+    login = encode_request(SaslAuthenticateRequest(auth_bytes=ADA), 2, 2, None)
+    with watched(served) as watch:
+        with contextlib.suppress(ConnectionError), served.knock(served.secure) as sock:
+            stream = context.wrap_socket(sock, server_hostname="127.0.0.1")
+            for request in {"handshake": (), "login": (shake,), "ready": (shake, login)}[step]:
+                stream.sendall(request)
+                assert stream.recv(1)
+            with socket.socket(fileno=os.dup(stream.fileno())) as under:
+                under.settimeout(DEADLINE_S)
+                under.sendall(record)
+                while under.recv(65_536):
+                    pass
+        eventually(lambda: "TLS failed" in watch.log_text, "the line in the log")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command")
+def test_a_client_that_asks_for_another_handshake(served: Served) -> None:
+    """A handshake costs the server many times what it costs the client, and TLS 1.2 lets a client
+    ask for one after the other on the same connection (CVE-2011-1473)."""
+    command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{served.secure}"]
+    with watched(served):
+        for _ in range(3):
+            with subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as asking:
+                assert asking.stdin is not None and asking.stdout is not None
+                asking.stdin.write("R\n" * 20)
+                asking.stdin.flush()
+                said = asking.stdout.read()
+            assert "RENEGOTIATING" in said
+            assert "no renegotiation" in said
 
 
 @pytest.mark.parametrize("is_shaken", [False, True])

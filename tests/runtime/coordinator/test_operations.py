@@ -556,3 +556,14 @@ def test_answers_that_wait_for_their_turn_are_dropped_with_the_coordinator(
     answered = errors.count(NONE)
     assert 0 < answered <= ANSWERED_AT_ONCE
     assert set(errors[answered:]) == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_an_answer_that_waits_for_its_turn_is_not_late(world: CoordinatorWorld) -> None:
+    tokens = [world.set(f"n{number}", "1") for number in range(3 * ANSWERED_AT_ONCE)]
+    world.commit()
+    world.advance(6_000)
+    world.run()
+    assert {world.replies[token][0] for token in tokens} == {NONE}
+    late = world.set("n", "1")
+    world.advance(6_000)
+    assert world.replies[late][0] is ErrorCode.COORDINATOR_NOT_AVAILABLE

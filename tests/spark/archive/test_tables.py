@@ -186,9 +186,44 @@ def test_a_table_that_is_none_of_an_archive(spark: Any, tmp_path: Path):
     prepare(layout, "orc")
     with pytest.raises(ArchiveError, match="there is no table yet"):
         read_table(spark, layout, "orc")
-    require_columns(default_schema(include_headers=True), "here")
-    with pytest.raises(ArchiveError, match="here: column headers is None, not array<struct<"):
-        require_columns(default_schema(include_headers=False), "here")
+
+
+def altered(**types: str | None) -> Any:
+    """An archive's columns, some of another type, and others; None: gone."""
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    kinds = {"bigint": LongType(), "string": StringType(), "int": IntegerType()}
+    columns = {one.name: one for one in default_schema(include_headers=True)}
+    for name, told in types.items():
+        if told is None:
+            del columns[name]
+        else:
+            kind, _, more = told.partition(" ")
+            columns[name] = StructField(name, kinds[kind], more != "not null")
+    return StructType(list(columns.values()))
+
+
+@pytest.mark.parametrize(
+    "types",
+    [{}, {"partition": "bigint", "timestampType": "bigint"}, {"note": "string", "date": "int"}],
+)
+def test_tables_that_take_an_archives_records(types: Any):
+    require_columns(altered(**types), "here")
+
+
+@pytest.mark.parametrize(
+    ("types", "told"),
+    [
+        ({"headers": None}, "here: has no column headers, which is array<struct<.*ADD COLUMNS"),
+        ({"offset": "int"}, "column offset is int in the table and bigint in an archive, and only"),
+        ({"partition": "string"}, "column partition is string in the table and int in an archive"),
+        ({"value": "string"}, "column value is string in the table and binary in an archive"),
+        ({"note": "int not null"}, "column note is int and may not be null.*DROP NOT NULL"),
+    ],
+)
+def test_tables_that_would_lose_something_are_refused(types: Any, told: str):
+    with pytest.raises(ArchiveError, match=told):
+        require_columns(altered(**types), "here")
 
 
 def test_a_copy_that_is_gone(tmp_path: Path):

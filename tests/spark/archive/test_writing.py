@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from fencepost.arrow.archive.layout import DataFile
+from fencepost.arrow.archive.schema import FILE_SCHEMA
 from fencepost.arrow.storage import Storage, StorageError, storage_at
 from fencepost.spark.archive import writing
-from fencepost.spark.archive.writing import FILE_SCHEMA, write_files
+from fencepost.spark.archive.writing import write_files
 
 from ..storage.stores import faulty
 from .worlds import record

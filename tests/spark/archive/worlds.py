@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fencepost.arrow.archive.layout import CHECKPOINT, Layout
+from fencepost.arrow.archive.schema import FILE_SCHEMA
 from fencepost.arrow.archive.state import read_state
 from fencepost.arrow.storage import Storage
 from fencepost.spark.archive.batches import Written, archive_batch
 from fencepost.spark.archive.query import prepare
-from fencepost.spark.archive.writing import FILE_SCHEMA, write_files
+from fencepost.spark.archive.writing import write_files
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

@@ -105,6 +105,8 @@ def test_the_command_with_replicas_by_number(spark: Any, cluster: Path, capsys: 
         (["/nowhere"], "is no directory"),
         (["/", "--topic", "nothing-at-all"], "neither a log directory nor one of a cluster"),
         (["/", "--conf", "master=local"], "settings of Spark begin with spark."),
+        (["/", "--output", "ftp://h/x"], "--output ftp://h/x: ftp://h/x: there is no file system"),
+        (["/", "--output", "/etc/hostname"], "--output /etc/hostname: "),
     ],
 )
 def test_what_the_command_cannot_do(spark: Any, capsys: Any, words: list[str], text: str):

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fencepost.arrow.archive.layout import ArchiveError, DataFile
+from fencepost.arrow.archive.schema import FILE_SCHEMA, fitted, require_columns
 
 BATCH_ROWS = 16_384
 
@@ -25,17 +26,19 @@ class _Cursor:
     """A file, read as far as needed."""
 
     def __init__(
-        self, file: DataFile, start: int, end: int, columns: Sequence[str] | None, rows: int
+        self, file: DataFile, start: int, end: int, columns: Sequence[str], rows: int
     ) -> None:
         self.file = file
         self._opened = ExitStack()
         parquet = self._opened.enter_context(file.opened())
+        require_columns(parquet.schema_arrow, columns, file.uri)
         groups = [
             number
             for number, known in enumerate(column_statistics(parquet, "offset"))
             if known is None or (known[0] < end and known[1] >= start)
         ]
-        self._batches = parquet.iter_batches(rows, row_groups=groups, columns=columns)
+        batches = parquet.iter_batches(rows, row_groups=groups, columns=columns)
+        self._batches = (fitted(batch.select(columns)) for batch in batches)
         self._start, self._end = start, end
         self.rows: pa.RecordBatch | None = None
         self._next()
@@ -98,10 +101,9 @@ def records_in_order(
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `files` with start <= offset < end: with some columns (the offset is always
-    there), or all. ArchiveError for a file that cannot be read, and for an offset that is there
-    twice."""
-    if columns is not None:
-        columns = list(dict.fromkeys(["offset", *columns]))
+    there), or all of an archive, in the types of FILE_SCHEMA. ArchiveError for a file that cannot
+    be read or has other columns, and for an offset that is there twice."""
+    wanted = FILE_SCHEMA.names if columns is None else list(dict.fromkeys(["offset", *columns]))
     chosen = [one for one in files if one.first < end and one.last >= start]
     waiting = deque(sorted(chosen, key=lambda one: one.first))
     active: list[_Cursor] = []
@@ -110,7 +112,7 @@ def records_in_order(
         while waiting or active:
             bound = min((cursor.last for cursor in active), default=None)
             while waiting and (bound is None or waiting[0].first <= bound):
-                cursor = _Cursor(waiting.popleft(), start, end, columns, batch_rows)
+                cursor = _Cursor(waiting.popleft(), start, end, wanted, batch_rows)
                 if cursor.rows is not None:
                     active.append(cursor)
                     bound = cursor.last if bound is None else min(bound, cursor.last)

@@ -33,6 +33,7 @@ from fencepost.arrow.archive.layout import (
     tag_of,
 )
 from fencepost.arrow.archive.reading import column_statistics, records_in_order
+from fencepost.arrow.archive.schema import require_columns
 from fencepost.arrow.archive.state import (
     Incarnation,
     State,
@@ -290,6 +291,7 @@ def _first_since(files: Sequence[DataFile], time_us: int, end: int) -> int | Non
 
 def _first_in(file: DataFile, time_us: int, end: int) -> int | None:
     with file.opened() as parquet:
+        require_columns(parquet.schema_arrow, ("offset", "timestamp"), file.uri)
         latest = column_statistics(parquet, "timestamp")
         for group, known in enumerate(latest):
             if known is not None and _micros(known[1]) < time_us:

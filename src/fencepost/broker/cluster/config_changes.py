@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs, is_foreign
 from fencepost.broker.config.keys import BROKER_CONFIGS, UpdateMode
-from fencepost.broker.config.prefixed_keys import definition_of
+from fencepost.broker.config.prefixed_keys import base_key, definition_of, listener_of
 from fencepost.broker.config.settings import Settings
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
@@ -40,6 +40,15 @@ FIXED_WHILE_RUNNING: Final = frozenset({"listeners", "listener.security.protocol
 """Dynamic configs that may be set to what they are, and to nothing else.
 
 Kafka changes listeners of KRaft brokers only where clients are not told of them.
+"""
+
+FIXED_LOGIN_KEYS: Final = frozenset(
+    {"sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"}
+)
+"""Dynamic configs of which a listener keeps what it began with, in Kafka too.
+
+Kafka accepts such a change with the prefix of a listener, and the listener does not follow: an
+operator who takes a mechanism away would believe that nobody logs in by it any more.
 """
 
 REFUSING_EVERYBODY: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
@@ -258,6 +267,8 @@ def _check_value(key: str, text: str, settings: Settings) -> None:
         value = definition.parse(text)
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
+    if base_key(key) in FIXED_LOGIN_KEYS:
+        _check_login_key(key, value, settings)
     if key not in BROKER_CONFIGS:
         return
     present = settings.get(key)
@@ -274,6 +285,24 @@ def _check_value(key: str, text: str, settings: Settings) -> None:
         )
     if key in THREAD_KEYS:
         _check_threads(key, value, present)
+
+
+def _check_login_key(key: str, value: Any, settings: Settings) -> None:
+    """Refuse another value for a listener with SASL that the broker has."""
+    base, startup = base_key(key), settings.startup
+    for listener in [endpoint.name for endpoint in startup.listeners]:
+        if not startup.protocol_of(listener).has_sasl:
+            continue
+        if key != base and listener_of(key) != listener.upper():
+            continue
+        config = startup.for_listener(listener)
+        if (key != base or not config.has_own(base)) and config.get(base) != value:
+            raise ResourceRefused(
+                ErrorCode.INVALID_REQUEST,
+                "Configs cannot be updated dynamically for existing listener"
+                f" ListenerName({listener.upper()}), restart broker or create a new listener for"
+                f" update: {key}",
+            )
 
 
 def _check_threads(key: str, value: int, present: int) -> None:

@@ -310,12 +310,14 @@ class Connection(asyncio.BufferedProtocol):
         """See `TlsConnection`."""
         if self.closed:
             return
+        is_handshake = self._session.state is SessionState.TLS
         self._session.step(TlsFailed(reason))
         log = self._listener.disconnect_log
         if is_plain:
             log.note_once(self, self.client_host, explain_plain(self.listener_name))
         else:
             log.note(self, reason)
+        if is_handshake and not is_plain:
             logins = self._listener.logins
             logins.tell(None, self.client_host, self.listener_name, "TLS", reason)
             logins.counts.failed[self.listener_name, "TLS"] += 1

@@ -26,6 +26,7 @@ examples:
   fencepost archive replay /data/orders --to orders-again -b kafka-2:9092
   fencepost archive offsets /data/orders orders-again --csv offsets.csv
   fencepost archive translate /data/orders orders-again --group billing -b kafka-1:9092
+  fencepost archive continue /data/orders orders-again -b kafka-2:9092
 """
 
 
@@ -46,6 +47,7 @@ def register(subparsers: Any) -> None:
     _add_replay(actions)
     _add_offsets(actions)
     _add_translate(actions)
+    _add_continue(actions)
 
 
 def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
@@ -170,3 +172,14 @@ def _add_translate(actions: Any) -> None:
     parser.add_argument("--new-group", metavar="GROUP", help="commit them for this one instead")
     add_cluster_options(parser)
     parser.set_defaults(run=translate)
+
+
+def _add_continue(actions: Any) -> None:
+    from fencepost.cli.archive.replays import go_on
+
+    parser = _action(
+        actions, "continue", "have the archive go on in the replayed topic, where the replay ended"
+    )
+    parser.add_argument("name", metavar="NAME", help="the replay's")
+    add_cluster_options(parser)
+    parser.set_defaults(run=go_on)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from fencepost.cli.failures import InputError
-from fencepost.cli.key_values import pair
+from fencepost.cli.stores import add_storage_option, storage_settings
 
 if TYPE_CHECKING:
     from fencepost.arrow.archive.layout import Layout
@@ -17,23 +17,14 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", metavar="DIR", help="the archive's directory: a path, s3a://, gs://, ..."
     )
-    parser.add_argument(
-        "--storage",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of DIR's store, such as endpoint_override=HOST:PORT or region=NAME "
-        "(repeatable); spark.hadoop.fs.s3a. settings of --conf count as well",
-    )
+    add_storage_option(parser, "DIR")
 
 
 def layout_of(arguments: argparse.Namespace) -> Layout:
     """The archive in DIR. UsageError, InputError."""
     from fencepost.arrow.archive.layout import ArchiveError, Layout
 
-    given = dict(pair(text, "--conf") for text in getattr(arguments, "conf", ()))
-    given |= dict(pair(text, "--storage") for text in arguments.storage)
     try:
-        return Layout(arguments.directory, given)
+        return Layout(arguments.directory, storage_settings(arguments))
     except ArchiveError as error:
         raise InputError(str(error)) from error

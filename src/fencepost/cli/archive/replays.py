@@ -1,4 +1,4 @@
-"""`fencepost archive replay`, `offsets` and `translate`."""
+"""`fencepost archive replay`, `offsets`, `translate` and `continue`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_session import open_session, reason_of
-from fencepost.views.rates import ReplayedRecords, TranslatedOffset
+from fencepost.views.rates import ContinuedPartition, ReplayedRecords, TranslatedOffset
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.replaying import StepDone
@@ -145,4 +145,22 @@ def translate(arguments: argparse.Namespace) -> int:
             )
     rows = [TranslatedOffset(group, *where, offset) for where, offset in found.items()]
     print_views(arguments, TranslatedOffset, rows)
+    return 0
+
+
+@command
+def go_on(arguments: argparse.Namespace) -> int:
+    """Where the archive goes on."""
+    from fencepost.arrow.archive.layout import ArchiveError
+    from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.spark.archive.continuing import continue_archive
+
+    layout = layout_of(arguments)
+    try:
+        with open_cluster(arguments, isolation_level="read_committed") as cluster:
+            found = continue_archive(layout, cluster, arguments.name)
+    except (ArchiveError, CheckpointError, OSError) as error:
+        raise InputError(str(error)) from error
+    rows = [ContinuedPartition(*where, *at) for where, at in sorted(found.items())]
+    print_views(arguments, ContinuedPartition, rows)
     return 0

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from fencepost.cli.failures import InputError
 from fencepost.cli.output import json_bytes
-from fencepost.cli.wire.convert import stored
 from fencepost.log.dump.segments import RecordDecoder
-from fencepost.wire.errors import DecodeError
+from fencepost.wire import stored_records
 from fencepost.wire.records.coordinator import UnknownRecordTypeError
 
 
@@ -38,7 +36,7 @@ BYTES_FORMATS: Final[dict[str, Callable[[bytes | None], Any]]] = {
 
 
 def decoder_of(kind: str, *, show_secrets: bool = False) -> RecordDecoder:
-    """Decodes the records of one of Kafka's own logs; `kind` is one of `stored.kinds()`."""
+    """Decodes the records of one of Kafka's own logs; `kind` is one of `stored_records.KINDS`."""
     return partial(_decode, kind, show_secrets)
 
 
@@ -46,9 +44,7 @@ def _decode(
     kind: str, show_secrets: bool, key: bytes | None, value: bytes | None
 ) -> dict[str, Any]:
     try:
-        return stored.decode(kind, key, value, show_secrets=show_secrets)
+        return stored_records.decode(kind, key, value, show_secrets=show_secrets)
     except UnknownRecordTypeError as error:
         # of a later release, or of another kind of coordinator: no damage
         return {"undecoded": error.reason, "key": json_bytes(key), "value": json_bytes(value)}
-    except InputError as error:
-        raise DecodeError(str(error)) from None

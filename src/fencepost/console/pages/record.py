@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
 
 from fencepost.console.asked import Asked, path_to
 from fencepost.console.page import Block, Field, Page, Section, Sentence, Table, Text
+from fencepost.console.pages.records import origin_path
 from fencepost.console.records.batch_rows import BatchRow
 from fencepost.console.records.decoders import (
     PAGE_BYTES_MAX,
@@ -16,8 +18,9 @@ from fencepost.console.records.decoders import (
     pretty,
 )
 from fencepost.console.records.one import WholeRecord, read_one
-from fencepost.console.records.row_maker import RowMaker, decoders_of, headers_of
+from fencepost.console.records.row_maker import RowMaker, headers_of
 from fencepost.console.records.rows import HeaderView
+from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session, now_ms
 from fencepost.views.view import count
 
@@ -28,11 +31,12 @@ HEADERS_MAX: Final = 1_000
 
 async def record(session: Session, asked: Asked) -> Page:
     """The record at an offset of a partition."""
-    key_as, value_as = decoders_of(asked)
+    key_as, value_as = decoders_of(asked, asked.text("topic"), session.schemas)
     hex_bytes = asked.number("hex", HEX_BYTES, 0, HEX_BYTES_MAX)
     whole = await read_one(session, asked, RowMaker(key_as, value_as))
     one = whole.found.record
-    key, value = key_as.show(one.key, PAGE_BYTES_MAX), value_as.show(one.value, PAGE_BYTES_MAX)
+    key = await asyncio.to_thread(key_as.show, one.key, PAGE_BYTES_MAX)
+    value = await asyncio.to_thread(value_as.show, one.value, PAGE_BYTES_MAX, one.key)
     headers = headers_of(one.headers[:HEADERS_MAX], PAGE_BYTES_MAX // HEADERS_MAX)
     full = msgspec.structs.replace(whole.row, key=key, value=value, headers=headers)
     batch = BatchRow.of(whole.found.header, whole.row.state, None, True)
@@ -60,7 +64,13 @@ def _sentences(whole: WholeRecord) -> list[Sentence]:
     around = {"partitions": row.partition, "order": "oldest", "limit": 20}
     path = ("topics", whole.topic, "records")
     begin = max(log.log_start, row.offset - 10)
+    origin = []
+    if row.origin is not None:
+        why = f": {row.origin.reason}" if row.origin.reason else ""
+        text = f"A dead letter ({row.origin.convention}) of {row.origin.text}{why}"
+        origin.append(Sentence(text, "warning", origin_path(row.origin)))
     return [
+        *origin,
         Sentence(f"{row.time or 'no time'}, by {clock}; transaction: {row.state_text}."),
         Sentence("Records around it", link=path_to(*path, **around, **{"from": begin})),
         Sentence(

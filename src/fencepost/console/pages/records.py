@@ -9,6 +9,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
 from fencepost.console.records.cursors import BackwardCursor, Cursor, ForwardCursor
+from fencepost.console.records.dead_letters import Origin
 from fencepost.console.records.decoders import Decoder
 from fencepost.console.records.query import (
     PARTITIONS_MAX,
@@ -17,10 +18,11 @@ from fencepost.console.records.query import (
     finding_ranges,
     positions_text,
 )
-from fencepost.console.records.row_maker import RowMaker, decoders_of
-from fencepost.console.records.rows import RecordRow, ScannedRange
+from fencepost.console.records.row_maker import RowMaker, filter_of
+from fencepost.console.records.rows import LetterRow, RecordRow, ScannedRange
 from fencepost.console.records.scan import Budget, Scan
 from fencepost.console.records.topic import topic_of
+from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session, now_ms
 from fencepost.views.view import count
 
@@ -47,8 +49,8 @@ class Look(NamedTuple):
 async def records(session: Session, asked: Asked) -> Page:
     """A part of a topic's records, the exact offsets that were gone over, and a way to go on."""
     query = LookQuery.of(asked)
-    shown_as = decoders_of(asked)
-    look = await look_at(session, query, RowMaker(*shown_as))
+    shown_as = decoders_of(asked, query.topic, session.schemas)
+    look = await look_at(session, query, RowMaker(*shown_as, filter_of(asked)))
     ranges = [_scanned(query.topic, look.cursors[one], look.ranges[one]) for one in look.ranges]
     more = None if look.scan.is_complete else _continue(asked, look)
     rows = look.scan.rows
@@ -62,7 +64,7 @@ async def records(session: Session, asked: Asked) -> Page:
         f"Records of {query.topic}",
         [
             Section("", _sentences(look, ranges, more), [_table(query, rows)], document),
-            Section("Scanned", [], [Table("offsets gone over", ScannedRange, ranges)]),
+            Section("Scanned", [], [_ranges_table(ranges)]),
         ],
         now_ms(),
         refresh_s=None,
@@ -71,21 +73,27 @@ async def records(session: Session, asked: Asked) -> Page:
     )
 
 
-async def look_at(session: Session, query: LookQuery, make: RowMaker) -> Look:
-    """Take a look. Raises BadQuery, NotThere, ClientError."""
+async def wanted_partitions(session: Session, query: LookQuery) -> tuple[list[int], int]:
+    """The partitions to look at, PARTITIONS_MAX at most, and how many are left out. Raises
+    BadQuery, NotThere, ClientError."""
     topic = await topic_of(session, query.topic)
     wanted = sorted(topic.partitions if query.partitions is None else query.partitions)
     for one in wanted:
         if one not in topic.partitions:
             allowed = f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}"
             raise BadQuery("partitions", str(one), allowed)
-    chosen = wanted[:PARTITIONS_MAX]
+    return wanted[:PARTITIONS_MAX], max(0, len(wanted) - PARTITIONS_MAX)
+
+
+async def look_at(session: Session, query: LookQuery, make: RowMaker) -> Look:
+    """Take a look. Raises BadQuery, NotThere, ClientError."""
+    chosen, left_out = await wanted_partitions(session, query)
     ranges = await session.run(finding_ranges(session.cluster, query, chosen))
     cursors = {one: _cursor(query, one, ranges[one], len(chosen)) for one in ranges}
     budget = Budget(query.budget_bytes, query.budget_s)
     scan = Scan(session, list(cursors.values()), make, query.limit, query.is_newest_first, budget)
     await scan.run()
-    return Look(query, scan, cursors, ranges, len(wanted) - len(chosen))
+    return Look(query, scan, cursors, ranges, left_out)
 
 
 def _cursor(query: LookQuery, partition: int, log: LogRange, partitions: int) -> Cursor:
@@ -130,12 +138,15 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
     rest = len(ranges) - RANGES_NAMED
     others = f", and {count(rest, 'more partition')}" if rest > 0 else ""
     total = sum(one.size_bytes for one in ranges)
+    gone_over = sum(one.records for one in ranges)
     found = [
         Sentence(
             f"{count(len(look.scan.rows), 'record')}; scanned {named or 'nothing'}{others}"
-            f" ({total} bytes)."
+            f" ({count(gone_over, 'record')}, {total} bytes)."
         )
     ]
+    tail = path_to("topics", look.query.topic, "tail")
+    found.append(Sentence("Follow what comes", link=tail))
     if look.scan.budget.is_spent and more is not None:
         text = "The look ended at its limit of bytes or time: continue."
         found.append(Sentence(text, "note", more))
@@ -162,7 +173,25 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
 def _table(query: LookQuery, rows: list[RecordRow]) -> Table:
     links = [record_path(query.topic, row.partition, row.offset) for row in rows]
     levels = [LEVELS.get(row.state) for row in rows]
-    return Table("records", RecordRow, rows, {"offset": links}, levels)
+    if not any(row.origin for row in rows):
+        return Table("records", RecordRow, rows, {"offset": links}, levels)
+    origins = [origin_path(row.origin) for row in rows]
+    return Table("records", LetterRow, rows, {"offset": links, "dead letter of": origins}, levels)
+
+
+def origin_path(origin: Origin | None) -> str | None:
+    """The page of the record that a dead letter is about."""
+    if origin is None:
+        return None
+    return record_path(origin.topic, origin.partition, origin.offset)
+
+
+def _ranges_table(ranges: list[ScannedRange]) -> Table:
+    links = [
+        path_to("topics", one.topic, "batches", one.partition, offset=one.start_offset)
+        for one in ranges
+    ]
+    return Table("offsets gone over", ScannedRange, ranges, {"partition": links})
 
 
 def record_path(topic: str, partition: int, offset: int, **query: Any) -> str:
@@ -178,6 +207,7 @@ def _fields(asked: Asked, key_as: Decoder, value_as: Decoder) -> list[Field]:
         Field("partitions", "partitions", asked.text("partitions")),
         Field("order", "order", asked.text("order") or orders[0], orders),
         Field("limit", "limit", asked.text("limit")),
+        Field("filter", "filter", asked.text("filter")),
         Field("key", "key as", key_as.name, key_as.names),
         Field("value", "value as", value_as.name, value_as.names),
         Field("isolation", "isolation", asked.text("isolation") or levels[0], levels),

@@ -21,6 +21,7 @@ from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
 from fencepost.console.pages.replays import replay, replays
 from fencepost.console.pages.replication import replication
+from fencepost.console.pages.tail import tail
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.pages.transactions import transaction, transactions
 from fencepost.console.session import Counting, Session
@@ -58,6 +59,7 @@ PAGES: Final = (
         None,
         "batches of a partition: codec, producer, sequence, leader epoch",
     ),
+    PageKind("tail", "/topics/{topic}/tail", tail, None, "records of a topic as they come"),
     PageKind(
         "partition",
         "/topics/{topic}/{partition}",

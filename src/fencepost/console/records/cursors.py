@@ -32,6 +32,10 @@ GROWTH: Final = 4
 NARROWING: Final = 8
 
 
+class LookEnded(Exception):
+    """A record costs more than is left to a look: the next one goes on with it."""
+
+
 class Found(NamedTuple):
     """A record, the header of its batch, and what became of its transaction."""
 
@@ -100,7 +104,8 @@ class Cursor:
         return FETCH_BYTES_MAX
 
     def take(self, fetched: Fetched, make: Make, limit: int, is_spent: Spent) -> None:
-        """Go through an answer, until `limit` records are ready or the look is to end."""
+        """Go through an answer, until `limit` records are ready or the look is to end. Raises
+        LookEnded as `make` does."""
         self.tally.bytes += len(fetched.records)
         if fetched.last_stable_offset >= 0:  # brokers tell it under read_committed
             self.stable_offset = fetched.last_stable_offset
@@ -199,9 +204,9 @@ class ForwardCursor(Cursor):
         for found in self._records(fetched, self._position, self.end, is_spent):
             if found is None or len(self.ready) >= limit:
                 return
+            row = make(found)
             self.tally.records += 1
             self._position = found.record.offset + 1
-            row = make(found)
             if row is not None:
                 self.ready.append(row)
         self._position = max(self._position, fetched.next_offset)

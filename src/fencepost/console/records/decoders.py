@@ -11,8 +11,8 @@ import json
 import re
 import struct
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -35,8 +35,17 @@ class Undecodable(ValueError):
     """The bytes are not what they are to be read as; the text says why."""
 
 
-Decode = Callable[[bytes], str]
-"""Raises Undecodable."""
+Decode = Callable[[bytes, bytes | None], str]
+"""Text of bytes; for a value, with the record's key. Raises Undecodable."""
+
+
+class TopicDecoder(NamedTuple):
+    """A decoder that only some topics or consoles have. It is used without being asked for where
+    `claims` says that the bytes look like its own."""
+
+    name: str
+    decode: Decode
+    claims: Callable[[bytes], bool]
 
 
 class Shown(View, frozen=True):
@@ -59,7 +68,7 @@ class Shown(View, frozen=True):
 def _fixed(name: str, layout: str) -> Decode:
     one = struct.Struct(layout)
 
-    def decode(data: bytes) -> str:
+    def decode(data: bytes, _key: bytes | None) -> str:
         if len(data) != one.size:
             raise Undecodable(f"{name} has {one.size} bytes, not {len(data)}")
         return str(one.unpack(data)[0])
@@ -67,23 +76,19 @@ def _fixed(name: str, layout: str) -> Decode:
     return decode
 
 
-def _uuid(data: bytes) -> str:
+def _uuid(data: bytes, _key: bytes | None) -> str:
     if len(data) != 16:
         raise Undecodable(f"uuid has 16 bytes, not {len(data)}")
     return str(UUID(bytes=data))
 
 
-def _json(data: bytes) -> str:
+def _json(data: bytes, _key: bytes | None) -> str:
     try:
         text = data.decode()
         json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"no JSON: {error}") from None
     return text
-
-
-def _hex(data: bytes) -> str:
-    return data.hex()
 
 
 PLAIN: Final[Mapping[str, Decode]] = {
@@ -98,56 +103,55 @@ NAMES: Final = (AUTOMATIC, "utf-8", "hex", *PLAIN)
 
 
 class Decoder:
-    """Shows bytes by the decoder `name`, one of NAMES. `more` are decoders that only some topics or
-    consoles have, by their names; `first` is the one of them to be tried first where no decoder is
-    asked for. Raises BadQuery for the value of parameter `key`."""
+    """Shows bytes by the decoder `name`, one of NAMES or of `more`. Raises BadQuery for the value
+    of parameter `key`."""
 
-    def __init__(
-        self,
-        name: str,
-        key: str = "value",
-        more: Mapping[str, Decode] | None = None,
-        first: str | None = None,
-    ) -> None:
-        self._decoders = {**PLAIN, **(more or {})}
-        self.names = (*NAMES, *(more or {}))
+    def __init__(self, name: str, key: str = "value", more: Sequence[TopicDecoder] = ()) -> None:
+        self._decoders = {**PLAIN, **{one.name: one.decode for one in more}}
+        self._more = more
+        self.names = (*NAMES, *(one.name for one in more))
         """What may be chosen."""
         if name not in self.names:
             raise BadQuery(key, name, f"allowed are {', '.join(self.names)}")
         self.name = name
-        self._first = first
 
-    def show(self, data: bytes | None, bytes_max: int) -> Shown:
-        """`data` as text of `bytes_max` bytes at most (characters, once it is decoded)."""
+    def show(self, data: bytes | None, bytes_max: int, key: bytes | None = None) -> Shown:
+        """`data` as text of `bytes_max` bytes at most (characters, once it is decoded); `key` is
+        the record's, for its value."""
         if data is None:
             return Shown(None, self.name, None)
         if self.name == AUTOMATIC:
-            return self._by_looks(data, bytes_max)
+            return self._by_looks(data, bytes_max, key)
         if self.name == "utf-8":
             return _as_text(data, bytes_max) or _as_hex(data, bytes_max, "no UTF-8")
         if self.name == "hex":
             return _as_hex(data, bytes_max, None)
         try:
-            return _cut(self._decoders[self.name](data), self.name, len(data), bytes_max)
+            return _cut(self._decoders[self.name](data, key), self.name, len(data), bytes_max)
         except Undecodable as error:
             return _as_hex(data, bytes_max, str(error))
 
-    def text_of(self, data: bytes) -> str:
+    def text_of(self, data: bytes, key: bytes | None = None) -> str:
         """All of it as text, for filters."""
-        decode = self._decoders.get(self._first or "" if self.name == AUTOMATIC else self.name)
-        if decode is not None:
+        for decode in self._tried(data):
             try:
-                return decode(data)
+                return decode(data, key)
             except Undecodable:
-                pass
+                continue
         return data.hex() if self.name == "hex" else data.decode(errors="replace")
 
-    def _by_looks(self, data: bytes, bytes_max: int) -> Shown:
+    def _tried(self, data: bytes) -> list[Decode]:
+        if self.name == AUTOMATIC:
+            return [one.decode for one in self._more if one.claims(data)]
+        return [self._decoders[self.name]] if self.name in self._decoders else []
+
+    def _by_looks(self, data: bytes, bytes_max: int, key: bytes | None) -> Shown:
         problem = None
-        if self._first is not None:
+        for one in self._more:
+            if not one.claims(data):
+                continue
             try:
-                decoded = self._decoders[self._first](data)
-                return _cut(decoded, self._first, len(data), bytes_max)
+                return _cut(one.decode(data, key), one.name, len(data), bytes_max)
             except Undecodable as error:
                 problem = str(error)
         text = _as_text(data, bytes_max)

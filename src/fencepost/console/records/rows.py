@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from fencepost.client.transaction_states import State
+from fencepost.console.records.dead_letters import Origin
 from fencepost.console.records.decoders import Shown
 from fencepost.views.times import iso_time
 from fencepost.views.view import View
@@ -40,7 +41,7 @@ class HeaderView(View, frozen=True):
 class RecordRow(View, frozen=True):
     """A record. `state` is what became of its transaction (`fencepost.client.transaction_states`);
     `headers_count` counts those that are left out, too. `origin` is where a dead letter says that
-    its record was ("orders-0 at 17")."""
+    its record was."""
 
     columns: ClassVar = {
         "partition": "partition",
@@ -63,11 +64,15 @@ class RecordRow(View, frozen=True):
     value: Shown
     headers: Sequence[HeaderView]
     headers_count: int
-    origin: str | None = None
+    origin: Origin | None = None
 
     @property
     def time(self) -> str | None:
         return None if self.timestamp_ms < 0 else iso_time(self.timestamp_ms)
+
+    @property
+    def origin_text(self) -> str | None:
+        return None if self.origin is None else self.origin.text
 
     @property
     def state_text(self) -> str:
@@ -93,6 +98,16 @@ class RecordRow(View, frozen=True):
         parts = [f"{one.name}={_short(one.text)}" for one in self.headers]
         left = self.headers_count - len(self.headers)
         return ", ".join(parts) + (f", and {left} more" if left else "")
+
+
+class LetterRow(RecordRow, frozen=True):
+    """The same as a row of a table in which there are dead letters."""
+
+    columns: ClassVar = {
+        **{heading: name for heading, name in RecordRow.columns.items() if heading != "value"},
+        "dead letter of": "origin_text",
+        "value": "value_text",
+    }
 
 
 def _short(text: str | None) -> str:

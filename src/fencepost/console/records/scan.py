@@ -21,7 +21,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, listing_offsets
 from fencepost.client.retry import Deadline
 from fencepost.client.transaction_admin import describing_producers
-from fencepost.console.records.cursors import Cursor, Make
+from fencepost.console.records.cursors import Cursor, LookEnded, Make
 from fencepost.console.records.rows import RecordRow
 from fencepost.console.session import Session
 
@@ -133,9 +133,11 @@ class Scan:
             for answer in answers:
                 cursor = self._cursors[answer.partition]
                 self.budget.bytes_left -= len(answer.records)
-                await asyncio.to_thread(
-                    cursor.take, answer, self._make, self._limit, self.budget.is_late
-                )
+                is_late = self.budget.is_late
+                try:
+                    await asyncio.to_thread(cursor.take, answer, self._make, self._limit, is_late)
+                except LookEnded:
+                    self.budget.is_exhausted = True
 
     async def _fetch(self, asked: list[Cursor], level: str) -> list[Fetched]:
         """One fetch from each leader."""

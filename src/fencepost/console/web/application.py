@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from fencepost.client.errors import ClientError
@@ -21,15 +25,28 @@ from fencepost.console.asked import Asked, BadQuery, NotThere
 from fencepost.console.page import Page, Section, Sentence, document_of
 from fencepost.console.pages.table import PAGES, PageKind, make_page
 from fencepost.console.session import Session, now_ms
+from fencepost.console.web.access import Access, Door
 from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
+from fencepost.console.web.tails import tail_routes
+from fencepost.console.web.writing import write_routes
 
 STATIC: Final = Path(__file__).parent / "static"
+PAGE_S: Final = 30.0
+"""How long a page may take, with its wait for a turn."""
+
+Answer = Callable[[Request], Awaitable[Response]]
 
 
-def application(session: Session, hosts: frozenset[str]) -> Starlette:
+def application(
+    session: Session,
+    hosts: Container[str],
+    access: Access | None = None,
+    cookie: str = "fencepost-console",
+) -> Starlette:
     """The console of a session, which it starts and closes; it answers requests that name one of
-    `hosts` ("127.0.0.1:8080") as their host."""
+    `hosts` ("127.0.0.1:8080") as their host and have what `access` asks for; `cookie` is the name
+    of the cookie that stands for a token."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -39,68 +56,114 @@ def application(session: Session, hosts: frozenset[str]) -> Starlette:
         finally:
             await session.close()
 
-    pages = [
-        route
-        for kind in PAGES
-        for route in (
-            Route("/api" + kind.path, _api(session, kind), methods=["GET"]),
-            Route(kind.path, _web(session, kind), methods=["GET"]),
-        )
-    ]
-    return Starlette(
+    made = Starlette(
         routes=[
             Mount("/static", StaticFiles(directory=STATIC)),
-            *pages,
+            *_page_routes(session),
             *download_routes(session),
+            *(write_routes(session) if session.options.allow_writes else ()),
+            *tail_routes(session),
         ],
-        middleware=[Middleware(Safety, hosts=hosts)],
+        middleware=[
+            Middleware(Safety, hosts=hosts),
+            Middleware(Door, access=access or Access(), cookie=cookie),
+        ],
+        exception_handlers={HTTPException: _refusing(session)},
         lifespan=lifespan,
     )
+    made.router.redirect_slashes = False  # a redirect would be of a path that there may not be
+    return made
 
 
-def _asked(request: Request) -> Asked:
-    return Asked({**request.query_params, **request.path_params})
+def _page_routes(session: Session) -> list[BaseRoute]:
+    routes: list[BaseRoute] = []
+    for kind in PAGES:
+        make = _maker(session, kind)
+        api = "/api" + kind.path
+        paths = {api, api.rstrip("/")}
+        routes += [Route(path, _api(session, make), methods=["GET"]) for path in sorted(paths)]
+        routes.append(Route(kind.path, _web(session, make), methods=["GET"]))
+    return routes
+
+
+def _maker(session: Session, kind: PageKind) -> Callable[[Request], Awaitable[tuple[Page, int]]]:
+    """What makes the page that a request asks for, or one that says why there is none, and its
+    status."""
+
+    async def make(request: Request) -> tuple[Page, int]:
+        asked = Asked({**request.query_params, **request.path_params})
+        try:
+            async with asyncio.timeout(PAGE_S):
+                return await make_page(kind, session, asked), 200
+        except BadQuery as error:
+            return _saying("This cannot be shown", str(error)), 400
+        except NotThere as error:
+            return _saying("Not there", str(error)), 404
+        except ClientError as error:
+            return _saying("The cluster does not answer", str(error), refresh_s=5.0), 502
+        except TimeoutError:
+            text = f"This page was not made within {PAGE_S:.0f} s."
+            return _saying("The cluster does not answer", text, refresh_s=5.0), 504
+        except Exception as error:  # noqa: BLE001 - a page says so, and the console goes on
+            traceback.print_exception(error, file=sys.stderr)
+            text = f"A fault of the console, told on its stderr: {type(error).__name__}."
+            return _saying("This page could not be made", text), 500
+
+    return make
+
+
+def _web(session: Session, make: Callable[[Request], Awaitable[tuple[Page, int]]]) -> Answer:
+    async def answer(request: Request) -> Response:
+        page, status = await make(request)
+        return HTMLResponse(html.document(page, _path(request), session.standing()), status)
+
+    return answer
+
+
+def _api(session: Session, make: Callable[[Request], Awaitable[tuple[Page, int]]]) -> Answer:
+    async def answer(request: Request) -> Response:
+        page, status = await make(request)
+        return _json(session, page, status)
+
+    return answer
+
+
+def _refusing(session: Session) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """What answers where no route does: a page, or JSON under `/api`."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = str(request.scope["path"])
+        if error.status_code == 405:
+            page = _saying("Not allowed", f"{request.method} is not allowed for {path[:200]!r}.")
+        else:
+            page = _saying("Not there", f"This console has no page {path[:200]!r}.")
+        if path == "/api" or path.startswith("/api/"):
+            response = _json(session, page, error.status_code)
+        else:
+            document = html.document(page, _path(request), session.standing())
+            response = HTMLResponse(document, error.status_code)
+        response.headers.update(error.headers or {})
+        return response
+
+    return answer
 
 
 def _path(request: Request) -> str:
-    query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path
+    """The path and query as they were sent, quoted."""
+    path = request.scope["raw_path"].decode("latin-1")
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
-def _web(session: Session, kind: PageKind):  # type: ignore[no-untyped-def]
-    async def answer(request: Request) -> Response:
-        status = 200
-        try:
-            page = await make_page(kind, session, _asked(request))
-        except (BadQuery, NotThere, ClientError) as error:
-            page, status = _failure(error)
-        cluster = "" if session.sampler.newest is None else session.sampler.newest.cluster_id
-        return HTMLResponse(html.document(page, _path(request), cluster), status)
-
-    return answer
-
-
-def _api(session: Session, kind: PageKind):  # type: ignore[no-untyped-def]
-    async def answer(request: Request) -> Response:
-        status = 200
-        try:
-            found = document_of(await make_page(kind, session, _asked(request)))
-        except (BadQuery, NotThere, ClientError) as error:
-            page, status = _failure(error)
-            found = {"error": page.sections[0].sentences[0].text}
-        return Response(msgspec.json.encode(found), status, media_type="application/json")
-
-    return answer
-
-
-def _failure(error: Exception) -> tuple[Page, int]:
-    """A page that says what went wrong, and its status."""
-    status, title = (
-        (400, "This cannot be shown")
-        if isinstance(error, BadQuery)
-        else (404, "Not there")
-        if isinstance(error, NotThere)
-        else (502, "The cluster does not answer")
+def _json(session: Session, page: Page, status: int) -> Response:
+    found: dict[str, Any] = (
+        document_of(page) if status == 200 else {"error": page.sections[0].sentences[0].text}
     )
-    section = Section("", [Sentence(f"{error}", "bad")])
-    return Page(title, [section], now_ms(), refresh_s=5.0 if status == 502 else None), status
+    found["console"] = session.standing()
+    return Response(msgspec.json.encode(found), status, media_type="application/json")
+
+
+def _saying(title: str, text: str, refresh_s: float | None = None) -> Page:
+    """A page with one sentence."""
+    return Page(title, [Section("", [Sentence(text, "bad")])], now_ms(), refresh_s=refresh_s)

@@ -10,8 +10,9 @@ from starlette.routing import Route
 
 from fencepost.client.errors import ClientError
 from fencepost.console.asked import Asked, BadQuery, NotThere
+from fencepost.console.records.decoders import Decoder
 from fencepost.console.records.one import read_one
-from fencepost.console.records.row_maker import RowMaker, decoders_of
+from fencepost.console.records.row_maker import RowMaker
 from fencepost.console.session import Session
 
 PATH: Final = "/topics/{topic}/records/{partition}/{offset}/{part}"
@@ -22,9 +23,10 @@ def download_routes(session: Session) -> list[Route]:
 
     async def answer(request: Request) -> Response:
         asked = Asked(dict(request.path_params))
+        as_is = Decoder("hex")
         try:
             part = asked.choice("part", ("value", "key"))
-            whole = await read_one(session, asked, RowMaker(*decoders_of(Asked())))
+            whole = await read_one(session, asked, RowMaker(as_is, as_is))
             record = whole.found.record
             data = record.key if part == "key" else record.value
             if data is None:

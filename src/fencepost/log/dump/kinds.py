@@ -26,6 +26,7 @@ from fencepost.log.names import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
+from fencepost.wire.stored_records import TOPICS
 
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 
@@ -78,13 +79,6 @@ _BY_SUFFIX: Final = {
     SNAPSHOT_SUFFIX: PRODUCERS,
     DURABLE_END_SUFFIX: DURABLE_END,
 }
-_BY_TOPIC: Final = {
-    "__cluster_metadata": "metadata",
-    "__consumer_offsets": "group",
-    "__transaction_state": "transaction",
-    "__share_group_state": "share",
-    "__remote_log_metadata": "remote-log",
-}
 _STAGES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, ".part")
 _TOPIC_DIR: Final = re.compile(r"(.+)-[0-9]+(?:\.[0-9a-f]{32}-(?:delete|stray|future))?")
 _METADATA_SNAPSHOT: Final = re.compile(r"(?:[0-9]{20}-[0-9]{10}|bootstrap)(?:-[^.]+)?\.checkpoint")
@@ -102,7 +96,7 @@ def kind_of(path: str) -> str | None:
     if suffix == LOG_SUFFIX:
         directory = posixpath.basename(posixpath.dirname(posixpath.abspath(path)))
         match = _TOPIC_DIR.fullmatch(directory)
-        return _BY_TOPIC.get(match[1], SEGMENT) if match is not None else SEGMENT
+        return TOPICS.get(match[1], SEGMENT) if match is not None else SEGMENT
     return _BY_SUFFIX.get(suffix)
 
 

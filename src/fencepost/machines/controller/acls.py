@@ -24,7 +24,6 @@ from fencepost.machines.image.acls import (
     Pattern,
     PermissionType,
     ResourceType,
-    is_known,
 )
 from fencepost.wire.api.create_acls import AclCreation, AclCreationResult, CreateAclsRequest
 from fencepost.wire.api.delete_acls import (
@@ -49,14 +48,18 @@ RANGES_SINCE: Final = 32
 TOO_MANY_TO_ADD: Final = "Unable to perform excessively large batch operation."
 TOO_MANY_TO_REMOVE: Final = f"Cannot remove more than {MAX_ACLS} acls in a single delete operation."
 
-_CODES: Final[tuple[tuple[str, type[IntEnum], frozenset[int]], ...]] = (
-    ("resource_type", ResourceType, frozenset({ResourceType.ANY})),
-    ("resource_pattern_type", Pattern, frozenset({Pattern.ANY, Pattern.MATCH})),
-    ("operation", AclOperation, frozenset({AclOperation.ANY})),
-    ("permission_type", PermissionType, frozenset({PermissionType.ANY})),
+_CODES: Final[tuple[tuple[str, type[IntEnum], str], ...]] = (
+    ("resource_type", ResourceType, "resourceType"),
+    ("resource_pattern_type", Pattern, "patternType"),
+    ("operation", AclOperation, "operation"),
+    ("permission_type", PermissionType, "permissionType"),
 )
-"""The fields of a creation, what their codes mean, and which of those are for filters alone."""
-_CALLED: Final = ("resourceType", "patternType", "operation", "permissionType")
+"""The fields of a creation, what their codes mean, and what messages call them."""
+_KNOWN: Final = tuple(
+    (field, frozenset(int(code) for code in codes if code > 0), called)
+    for field, codes, called in _CODES
+)
+"""The same with the codes: a request may have ten thousand creations, of four codes each."""
 
 
 def create_acls(
@@ -99,7 +102,12 @@ def _unused(new_ids: Iterator[Uuid], image: ClusterImage) -> Uuid:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    return any(getattr(creation, field) in wrong for field, _, wrong in _CODES)
+    return (
+        creation.resource_type == ResourceType.ANY
+        or creation.resource_pattern_type in (Pattern.ANY, Pattern.MATCH)
+        or creation.operation == AclOperation.ANY
+        or creation.permission_type == PermissionType.ANY
+    )
 
 
 def _check_name(creation: AclCreation) -> None:
@@ -114,8 +122,8 @@ def _check_name(creation: AclCreation) -> None:
 
 
 def _check_codes(creation: AclCreation) -> None:
-    for (field, codes, _), called in zip(_CODES, _CALLED, strict=True):
-        if not is_known(codes, getattr(creation, field)):
+    for field, known, called in _KNOWN:
+        if getattr(creation, field) not in known:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid {called} {UNKNOWN}")
 
 

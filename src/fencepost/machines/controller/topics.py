@@ -39,6 +39,7 @@ from fencepost.wire.types import Uuid
 NAME_TWICE: Final = "Duplicate topic name."
 NOT_HOSTED: Final = "This server does not host this topic-partition."
 TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
+TOO_MANY_TO_ADD: Final = "Excessively large number of additional partitions per request."
 
 
 class TopicMaker:
@@ -66,19 +67,17 @@ class TopicMaker:
     def make(self, request: create_topics.CreateTopicsRequest) -> list[
         create_topics.CreatableTopicResult
     ]:  # fmt: skip
-        """The results, those of names given more than once at the end; fills `records`."""
+        """The results, those of names given more than once at the end; fills `records`. A request
+        that is too much is refused as a whole, with a result for each time that a name is given."""
         named = Counter(topic.name for topic in request.topics)
         twice = [name for name, count in named.items() if count > 1]
         once = [topic for topic in request.topics if named[topic.name] == 1]
-        too_many = self._count_partitions(once) > MAX_PARTITIONS_PER_REQUEST
+        if self._count_partitions(once) > MAX_PARTITIONS_PER_REQUEST:
+            too_many = Refused(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+            return [_failed(topic.name, too_many) for topic in request.topics]
         results: list[create_topics.CreatableTopicResult] = []
         for topic in once:
             try:
-                if too_many:
-                    raise Refused(
-                        ErrorCode.POLICY_VIOLATION,
-                        TOO_MANY_PARTITIONS,
-                    )
                 results.append(self._make_one(topic))
             except Refused as refused:
                 results.append(_failed(topic.name, refused))
@@ -339,8 +338,19 @@ def decide_more_partitions(
     start: int,
     charge: Charge = FREE,
 ) -> tuple[list[create_partitions.CreatePartitionsTopicResult], list[Message]]:
-    """Results and records; names given more than once come first, refused."""
+    """Results and records; names given more than once come first, refused. A request that is too
+    much is refused as a whole, with a result for each time that a name is given."""
     named = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if named[topic.name] == 1]
+    if _count_additional(image, once) > MAX_PARTITIONS_PER_REQUEST:
+        return [
+            create_partitions.CreatePartitionsTopicResult(
+                name=topic.name,
+                error_code=ErrorCode.POLICY_VIOLATION,
+                error_message=TOO_MANY_TO_ADD,
+            )
+            for topic in request.topics
+        ], []
     results = [
         create_partitions.CreatePartitionsTopicResult(
             name=name,
@@ -351,24 +361,32 @@ def decide_more_partitions(
         if count > 1
     ]
     records: list[Message] = []
-    for asked in request.topics:
-        if named[asked.name] > 1:
-            continue
+    for asked in once:
         result = create_partitions.CreatePartitionsTopicResult(name=asked.name, error_message=None)
         try:
-            most = MAX_PARTITIONS_PER_REQUEST - len(records)
-            records += _more_partitions(image, asked, start + len(records), most, charge)
+            records += _more_partitions(image, asked, start + len(records), charge)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
     return results, records
 
 
+def _count_additional(
+    image: ClusterImage, asked: Sequence[create_partitions.CreatePartitionsTopic]
+) -> int:
+    """How many partitions topics that exist would have more."""
+    total = 0
+    for one in asked:
+        topic = image.topics_by_name.get(one.name)
+        if topic is not None:
+            total += max(one.count - len(topic.partitions), 0)
+    return total
+
+
 def _more_partitions(
     image: ClusterImage,
     asked: create_partitions.CreatePartitionsTopic,
     start: int,
-    most: int,
     charge: Charge,
 ) -> list[PartitionRecord]:
     topic = image.topics_by_name.get(asked.name)
@@ -389,11 +407,6 @@ def _more_partitions(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {additional} additional partition(s), but only"
             f" {len(asked.assignments)} assignment(s) were specified.",
-        )
-    if additional > most:
-        raise Refused(
-            ErrorCode.POLICY_VIOLATION,
-            TOO_MANY_PARTITIONS,
         )
     charge_or_refuse(charge, additional)
     replication_factor = len(topic.partitions[0].replicas)

@@ -20,7 +20,7 @@ class TlsEstablished(Struct, frozen=True):
 
 
 class TlsFailed(Struct, frozen=True):
-    """The TLS handshake failed, or the certificate maps to no principal."""
+    """TLS failed: its handshake, a certificate that maps to no principal, or a record later on."""
 
     reason: str
 

@@ -297,7 +297,6 @@ class Session:
 _STEPS: Final[dict[tuple[SessionState, type[Any]], Callable[[Session, Any], SessionReaction]]] = {
     (SessionState.OPEN, ClientConnected): Session._connect,
     (SessionState.TLS, TlsEstablished): Session._end_tls,
-    (SessionState.TLS, TlsFailed): Session._fail_tls,
     (SessionState.HANDSHAKE, RequestArrived): Session._admit_before_handshake,
     (SessionState.HANDSHAKE, VersionsAnswered): Session._note_versions,
     (SessionState.HANDSHAKE, HandshakeArrived): Session._shake_hands,
@@ -315,5 +314,10 @@ _STEPS: Final[dict[tuple[SessionState, type[Any]], Callable[[Session, Any], Sess
     (SessionState.REAUTHENTICATE, Authenticated): Session._log_in,
     (SessionState.REAUTHENTICATE, AuthenticationFailed): Session._fail_login,
     (SessionState.CLOSING, DelayElapsed): Session._end_delay,
+    **{
+        (state, TlsFailed): Session._fail_tls
+        for state in SessionState
+        if state not in (SessionState.OPEN, SessionState.CLOSING)
+    },
 }
 """What decides about an input, by the state and the input's class."""

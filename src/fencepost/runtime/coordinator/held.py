@@ -42,6 +42,7 @@ class HeldAnswers:
         self._on_late = on_late
         self._answers: deque[Answer] = deque()
         self._timer: ArmedTimer | None = None
+        self._committed_offset = -1
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -55,7 +56,7 @@ class HeldAnswers:
 
     def release(self, committed_offset: int) -> Iterator[Answer]:
         """The answers that may leave, in their order; whoever iterates may `clear` meanwhile."""
-        answers = self._answers
+        answers, self._committed_offset = self._answers, committed_offset
         while answers and answers[0].offset <= committed_offset:
             yield answers.popleft()
 
@@ -67,19 +68,27 @@ class HeldAnswers:
             self._timer = None
 
     def _look_for_late(self) -> None:
-        """The timer is armed once at a time, however much is held and released meanwhile."""
+        """The timer is armed once at a time, however much is held and released meanwhile.
+
+        What may leave and waits for its turn is not late.
+        """
         self._timer = None
         now_ms = self._now_ms()
         late = []
         kept: list[Answer] = []
         for answer in self._answers:
-            if answer.deadline_ms > now_ms or answer.token is NO_TOKEN:
+            is_committed = answer.offset <= self._committed_offset
+            if answer.deadline_ms > now_ms or answer.token is NO_TOKEN or is_committed:
                 kept.append(answer)
             else:
                 late.append(answer.token)
         self._answers.clear()
         self._answers.extend(kept)
-        waiting = (answer.deadline_ms for answer in kept if answer.token is not NO_TOKEN)
+        waiting = (
+            answer.deadline_ms
+            for answer in kept
+            if answer.token is not NO_TOKEN and answer.offset > self._committed_offset
+        )
         earliest_ms = next(waiting, None)
         if earliest_ms is not None:
             self._timer = self._timers.at(earliest_ms, self._look_for_late)

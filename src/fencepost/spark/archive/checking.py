@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.arrow.archive.layout import ArchiveError, DataFile, Layout
+from fencepost.arrow.archive.schema import FILE_SCHEMA, fitted, require_columns
 from fencepost.arrow.archive.state import (
     Incarnation,
     Ranges,
@@ -146,10 +147,11 @@ def _contents(file: DataFile) -> _Seen:
 def _read(file: DataFile) -> _Seen:
     parts = []
     with file.opened() as parquet:
+        require_columns(parquet.schema_arrow, FILE_SCHEMA.names, file.uri)
         for batch in parquet.iter_batches():  # all columns, for their checksums
             if (batch.column("partition").to_numpy() != file.partition).any():
                 raise ArchiveError(f"has records of other partitions than {file.partition}")
-            parts.append(batch.select(["offset"]))
+            parts.append(fitted(batch.select(["offset"])))
     offsets = offsets_of(
         pa.Table.from_batches(parts, pa.schema([("offset", pa.int64())])), file.uri
     )

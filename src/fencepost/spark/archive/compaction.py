@@ -38,11 +38,13 @@ from fencepost.arrow.archive.layout import (
     file_name,
     place_of,
 )
+from fencepost.arrow.archive.schema import FILE_SCHEMA, REMEDY, require_columns
 from fencepost.arrow.archive.state import State, Swap, counted_files, recover, update_state
 from fencepost.arrow.storage import Storage, sync
 from fencepost.spark.archive.batches import offsets_of
 from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.writing import FILE_SCHEMA, ROW_GROUP_BYTES, parquet_writer
+from fencepost.spark.archive.writing import ROW_GROUP_BYTES, parquet_writer
+from fencepost.spark.evolution import ColumnChangeError, evolved, fitted
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
 BATCH_ROWS: Final = 16_384
@@ -191,13 +193,14 @@ def merge_files(merge: Merge) -> Merged:
     is not what its name says."""
     expected = written = 0
     output = place_of(merge.storage, merge.output)
-    with merge.storage.open_output(merge.output) as file, parquet_writer(file) as writer:
+    schema = _schema_of(merge.inputs)
+    with merge.storage.open_output(merge.output) as file, parquet_writer(file, schema) as writer:
         for one in merge.inputs:
             try:
                 with one.opened() as parquet:
                     expected += parquet.metadata.num_rows
                     for table in _row_groups(parquet):
-                        writer.write_table(table.select(FILE_SCHEMA.names).cast(FILE_SCHEMA))
+                        writer.write_table(fitted(table, schema))
                         written += table.num_rows
             except (pa.ArrowException, OSError) as error:
                 raise ArchiveError(f"{one.uri}: cannot be read: {error}") from error
@@ -207,6 +210,29 @@ def merge_files(merge: Merge) -> Merged:
     with replace(merge.inputs[0], path=merge.output).opened() as parquet:
         offsets_of(parquet.read(["offset"]), output)
     return Merged(written, size)
+
+
+def _schema_of(files: Iterable[DataFile]) -> pa.Schema:
+    """What holds the rows of all files, with columns beside those of an archive. ArchiveError."""
+    schema = FILE_SCHEMA
+    for one in files:
+        try:
+            with one.opened() as parquet:
+                found = parquet.schema_arrow
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveError(f"{one.uri}: cannot be read: {error}") from error
+        require_columns(found, FILE_SCHEMA.names, one.uri)
+        try:
+            schema = evolved(schema, pa.schema(map(_kept, found)), REMEDY)
+        except ColumnChangeError as error:
+            raise ArchiveError(f"{one.uri}: {error}") from error
+    return schema
+
+
+def _kept(field: pa.Field) -> pa.Field:
+    """A file's column as compaction keeps it: only whole numbers have wider types."""
+    is_own = field.name in FILE_SCHEMA.names and not pa.types.is_integer(field.type)
+    return FILE_SCHEMA.field(field.name) if is_own else pa.field(field.name, field.type)
 
 
 def _row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:

@@ -72,10 +72,11 @@ def archive_topics(
     frame = spark.readStream.format("fencepost").options(**options).load()
     if format == PARQUET:
         return _with_trigger(_parquet_writer(frame, layout, on_batch), location, interval).start()
-    dated = _dated(frame)
-    empty = spark.createDataFrame([], dated.schema)
-    writer = _with_trigger(dated.writeStream, location, interval)
-    return start_table(writer, empty, layout, format)
+
+    def with_trigger(writer: Any) -> Any:
+        return _with_trigger(writer, location, interval)
+
+    return start_table(_dated(frame), with_trigger, layout, format)
 
 
 def source_options_of(source: Mapping[str, str]) -> SourceOptions:

@@ -4,6 +4,7 @@
                                 records/                  of a table: copies, until it is done
                                 offsets-000000.parquet    of step 0: old and new offsets
                                 offsets-000001.staged     of a step that may be decided
+                                target.json, end.json     `replay_target`
 
 A replay has a plan, made once, and a name, under which it goes on after a kill. A step is a range
 of offsets of each partition; each is the work of one task, in a transaction of its own, which the
@@ -43,6 +44,7 @@ from fencepost.spark.archive.replay_plan import (
     plan_replay,
     read_plan,
 )
+from fencepost.spark.archive.replay_target import keep_end, keep_target
 from fencepost.spark.archive.replay_task import Piece, Replayed, Work, replay_piece
 from fencepost.spark.archive.running import Run, here
 from fencepost.spark.exactly_once import SinkDriver
@@ -95,11 +97,14 @@ def replay(
         config = replace(options.client, allow_auto_create_topics=False)
         with Cluster(config=config) as cluster:
             _prepare_topic(cluster, plan)
+            is_begun = any(place.exists(offsets_path(step)) for step in range(len(plan.steps)))
+            topic_id = keep_target(cluster, place, plan.new_topic, is_begun=is_begun)
             timeout_ms = options.exactly_once.timeout_ms if options.exactly_once else None
             driver = SinkDriver(cluster, plan.sink, timeout_ms)
             for step in range(len(plan.steps)):
                 if not place.exists(offsets_path(step)):
                     on_step(_step(layout, place, plan, step, options, run, driver))
+            keep_end(cluster, place, topic_id, read_offsets(layout, name))
         place.delete_all(RECORDS)
     return plan
 

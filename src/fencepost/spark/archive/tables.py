@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ from fencepost.spark.columns import default_schema
 
 TABLE: Final = "table"
 PARTITIONED_BY: Final = ("topic", "date")
+_WIDER: Final = {("int", "bigint")}
+"""Types of Spark that columns of an archive may be widened to."""
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _MISSING: Final = re.compile(
     r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source"
@@ -38,22 +40,33 @@ _MISFIT: Final = re.compile(
 )
 
 
-def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
-    """Start the stream that `writer` describes into the archive's table, which is made if it is not
-    there; a StreamingQuery. `empty` is a DataFrame without rows of the stream's columns.
-    ArchiveError where Spark has no such format, or one that is made for another Spark."""
-    spark = empty.sparkSession
-    writer = writer.format(format).outputMode("append").partitionBy(*PARTITIONED_BY)
+def start_table(rows: Any, with_trigger: Callable[[Any], Any], layout: Layout, format: str) -> Any:
+    """Start the stream of `rows` into the archive's table, which is made if it is not there; a
+    StreamingQuery. `with_trigger` completes a DataStreamWriter. ArchiveError where Spark has no
+    such format, or one that is made for another Spark, and where the table has columns that an
+    archive's records do not fit."""
+    spark = rows.sparkSession
     path = layout.for_spark(TABLE)
     with told_plainly(format, spark.version):
-        if format not in PACKAGES:
-            return writer.option("path", path).start()
-        _make(spark, empty, layout, format)
-        if format == DELTA:
+        if format in PACKAGES:
+            _make(spark, spark.createDataFrame([], rows.schema), layout, format)
+            found = _table(spark, layout, format).schema
+            require_columns(found, layout.place(TABLE))
+            rows = _as_the_table_has(rows, found)
+            _try_reading(spark, layout, format)
+        writer = with_trigger(rows.writeStream).format(format).outputMode("append")
+        writer = writer.partitionBy(*PARTITIONED_BY)
+        if format != ICEBERG:
             return writer.option("path", path).start()
         # A task writes as many files as it has dates and topics, instead of a shuffle by them.
         writer = writer.option("fanout-enabled", "true")
         return writer.toTable(iceberg_table(spark, layout))
+
+
+def _as_the_table_has(rows: Any, found: Any) -> Any:
+    """The rows with columns in the types of a table that has wider ones."""
+    types = {one.name: one.dataType for one in found if one.name in rows.columns}
+    return rows.withColumns({name: rows[name].cast(kind) for name, kind in types.items()})
 
 
 def iceberg_table(spark: Any, layout: Layout) -> str:
@@ -71,16 +84,27 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == DELTA:
-        path = layout.for_spark(TABLE)
         if not (layout.directory / TABLE / "_delta_log").is_dir():
-            empty.write.format(DELTA).partitionBy(*PARTITIONED_BY).save(path)
-        spark.read.format(DELTA).load(path).agg(F.max("offset")).collect()
+            writer = empty.write.format(DELTA).partitionBy(*PARTITIONED_BY)
+            writer.save(layout.for_spark(TABLE))
         return
     table = iceberg_table(spark, layout)
     if not spark.catalog.tableExists(table):
         new = empty.writeTo(table).using(ICEBERG).partitionedBy(*map(F.col, PARTITIONED_BY))
         new.tableProperty("write.distribution-mode", "none").create()
-    spark.table(table).agg(F.max("offset")).collect()
+
+
+def _table(spark: Any, layout: Layout, format: str) -> Any:
+    if format == ICEBERG:
+        return spark.table(iceberg_table(spark, layout))
+    return spark.read.format(format).load(layout.for_spark(TABLE))
+
+
+def _try_reading(spark: Any, layout: Layout, format: str) -> None:
+    """Jars of another Spark may fail at the first read, and not before."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _table(spark, layout, format).agg(F.max("offset")).collect()
 
 
 def read_table(spark: Any, layout: Layout, format: str) -> Any:
@@ -88,25 +112,42 @@ def read_table(spark: Any, layout: Layout, format: str) -> Any:
     or it has not the columns of an archive."""
     if not layout.storage.names(TABLE):
         raise ArchiveError(f"{layout}: there is no {TABLE} yet")
-    schema = default_schema(include_headers=True)
     with told_plainly(format, spark.version):
-        if format == ICEBERG:
-            table = spark.table(iceberg_table(spark, layout))
+        if format in PACKAGES:
+            table = _table(spark, layout, format)
         else:
             # Else Spark takes a topic's name for a number, where it is made of digits.
-            reader = spark.read if format == DELTA else spark.read.schema(schema)
+            reader = spark.read.schema(default_schema(include_headers=True))
             table = reader.format(format).load(layout.for_spark(TABLE))
     require_columns(table.schema, layout.place(TABLE))
     return table
 
 
 def require_columns(found: Any, path: str) -> None:
-    """ArchiveError unless a table's schema has the columns of an archive, with their types."""
+    """ArchiveError unless a table's schema has the columns of an archive, of their types or wider
+    ones, and no others that may not be null."""
     types = {one.name: one.dataType.simpleString() for one in found}
-    for one in default_schema(include_headers=True):
-        wanted = one.dataType.simpleString()
-        if types.get(one.name) != wanted:
-            raise ArchiveError(f"{path}: column {one.name} is {types.get(one.name)}, not {wanted}")
+    own = {one.name: one.dataType.simpleString() for one in default_schema(include_headers=True)}
+    for name, wanted in own.items():
+        if name not in types:
+            raise ArchiveError(
+                f"{path}: has no column {name}, which is {wanted} in an archive: what is archived "
+                f"would lose it; add it (ALTER TABLE ... ADD COLUMNS ({name} {wanted})), or "
+                "archive to a new directory"
+            )
+        if types[name] != wanted and (wanted, types[name]) not in _WIDER:
+            raise ArchiveError(
+                f"{path}: column {name} is {types[name]} in the table and {wanted} in an archive, "
+                "and only wider whole numbers lose nothing; give it that type again and other "
+                "values a column of another name, or archive to a new directory"
+            )
+    for one in found:
+        if one.name not in {*own, *PARTITIONED_BY} and not one.nullable:
+            raise ArchiveError(
+                f"{path}: column {one.name} is {types[one.name]} and may not be null, and an "
+                "archive has no values of it; allow nulls (ALTER TABLE ... ALTER COLUMN "
+                f"{one.name} DROP NOT NULL)"
+            )
 
 
 @contextmanager

@@ -21,21 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fencepost.arrow.archive.layout import NO_DATE
+from fencepost.arrow.archive.schema import FILE_SCHEMA
 from fencepost.arrow.storage import Storage
-from fencepost.batch.columns import HEADERS_TYPE
 
-FILE_SCHEMA: Final = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS_TYPE),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestampType", pa.int32()),
-    ]
-)
-"""The columns of a file; topic and date are in the names of its directories."""
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 PATHS: Final = "path string"
 
@@ -123,9 +111,9 @@ class _File:
             self._waiting = []
 
 
-def parquet_writer(output: Any) -> pq.ParquetWriter:
-    """Of files with FILE_SCHEMA: what every file of an archive is written by."""
-    return pq.ParquetWriter(output, FILE_SCHEMA, compression="zstd", write_page_checksum=True)
+def parquet_writer(output: Any, schema: pa.Schema = FILE_SCHEMA) -> pq.ParquetWriter:
+    """What every file of an archive is written by."""
+    return pq.ParquetWriter(output, schema, compression="zstd", write_page_checksum=True)
 
 
 def _runs(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

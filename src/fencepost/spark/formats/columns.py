@@ -14,10 +14,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
-from fencepost.spark.formats.decoders import SchemaText
-from fencepost.spark.formats.framing import DecodeError
-from fencepost.spark.formats.inference import spark_type
-from fencepost.spark.formats.registry import (
+from fencepost.schemas.decoders import SchemaText
+from fencepost.schemas.framing import DecodeError
+from fencepost.schemas.registry import (
     LATEST,
     Config,
     Registration,
@@ -25,6 +24,7 @@ from fencepost.spark.formats.registry import (
     Which,
     registry_for,
 )
+from fencepost.spark.formats.inference import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fencepost.spark.formats.decoders import (
+from fencepost.schemas.decoders import (
     WRAPPERS,
     SchemaText,
     avro_schema,
@@ -38,7 +38,7 @@ from fencepost.spark.formats.decoders import (
     schema_errors,
     told,
 )
-from fencepost.spark.formats.framing import DecodeError
+from fencepost.schemas.framing import DecodeError
 
 PRECISION_MAX: Final = 38
 FIELDS_MAX: Final = 10_000

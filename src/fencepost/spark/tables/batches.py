@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fencepost.spark.tables.bucket_task import ALL_COUNTS, BucketReport, BucketWork
-from fencepost.spark.tables.columns import evolved
+from fencepost.spark.tables.columns import evolved_columns
 from fencepost.spark.tables.decoding import Decoding
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.merging import Rules, deleted_last
@@ -74,7 +74,7 @@ def apply_batch(
         versions.expire(options.keep_versions, options.keep_ms)
         return None
     generation = generation_of(before, query, reach, options)
-    columns = evolved(before.columns, decoding.columns)
+    columns = evolved_columns(before.columns, decoding.columns, before.settings.key)
     horizon = options.delete_retention_ms
     purge = None if horizon is None or before.newest_ms is None else before.newest_ms - horizon
     rules = Rules(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fencepost.arrow.storage import Storage
-from fencepost.spark.tables.columns import fitted
+from fencepost.spark.evolution import fitted
 from fencepost.spark.tables.decoding import ASIDE
 from fencepost.spark.tables.errors import TableError, UnorderedError
 from fencepost.spark.tables.events import ERROR, IGNORED

@@ -1,9 +1,4 @@
-"""Columns of a table, and how a table takes in other ones.
-
-A column is added when the schema that is asked for has one more, widened where every old value
-fits the new type (`int` to `long`, `float` to `double`, more digits of a decimal), and stays, null
-in new rows, when it is not asked for any more. Other changes are refused.
-"""
+"""Columns of a table: its own, those that it can have, and rows in the shape of other ones."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from fencepost.spark.evolution import REMEDY, ColumnChangeError, evolved
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.values import converter
 
@@ -28,19 +24,6 @@ OWN: Final = pa.schema(
     ]
 )
 """What a table keeps of each row beside its columns."""
-_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-
-
-def evolved(old: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """The columns of a table that takes rows of other columns in; see the module. TableError."""
-    fields = []
-    for field in old:
-        index = wanted.get_field_index(field.name)
-        kind = field.type if index < 0 else _wider(field.name, field.type, wanted.field(index).type)
-        fields.append(pa.field(field.name, kind))
-    known = set(old.names)
-    fields += [pa.field(one.name, one.type) for one in wanted if one.name not in known]
-    return pa.schema(fields)
 
 
 def require_usable(schema: pa.Schema, key: tuple[str, ...]) -> None:
@@ -56,31 +39,19 @@ def require_usable(schema: pa.Schema, key: tuple[str, ...]) -> None:
             raise TableError(f"key column {name} is not in the schema ({', '.join(schema.names)})")
 
 
-def _wider(name: str, old: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """The type that has all values of both. TableError where a column cannot change so."""
-    if old == wanted:
-        return old
-    if old in _INTEGERS and wanted in _INTEGERS:
-        return max(old, wanted, key=_INTEGERS.index)
-    if {old, wanted} == {pa.float32(), pa.float64()}:
-        return pa.float64()
-    if pa.types.is_decimal128(old) and pa.types.is_decimal128(wanted):
-        scale = max(old.scale, wanted.scale)
-        whole = max(old.precision - old.scale, wanted.precision - wanted.scale)
-        if whole + scale <= 38:
-            return pa.decimal128(whole + scale, scale)
-    raise TableError(
-        f"column {name} is {old} in the table and cannot become {wanted}: only wider numbers can "
-        "be taken in; name the new column otherwise, or write to another table"
-    )
-
-
-def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table as another schema has it: missing columns are null, narrower types widened."""
-    arrays = []
-    for field in schema:
-        if field.name in table.schema.names:
-            arrays.append(table.column(field.name).cast(field.type))
-        else:
-            arrays.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
-    return pa.Table.from_arrays(arrays, schema=schema)
+def evolved_columns(old: pa.Schema, wanted: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
+    """The columns of a table that has `old` and takes rows with `wanted` in. TableError."""
+    try:
+        found = evolved(old, wanted)
+    except ColumnChangeError as error:
+        raise TableError(str(error)) from error
+    for name in key:
+        before, after = (schema.field(name).type for schema in (old, found))
+        if pa.types.is_decimal128(before) and before.scale != after.scale:
+            # A key is known by its digits: the row of each would be there a second time.
+            raise TableError(
+                f"column {name} is {before} in the table and cannot become {after}: the digits "
+                f"behind the point of a key column are a part of every key; {REMEDY}"
+            )
+    require_usable(found, key)
+    return found

@@ -105,7 +105,7 @@ def documents(
     EventError in its place. What a registry cannot be asked for is raised."""
     if registry is None:
         return [_parsed(one, None, loads) for one in data]
-    from fencepost.spark.formats.registry import registry_for
+    from fencepost.schemas.registry import registry_for
 
     found: list[Document | EventError] = []
     for text, schema_id, error in registry_for(registry).decode_all(data):
@@ -120,8 +120,8 @@ def documents(
 @functools.lru_cache(SCHEMAS_MAX)
 def _node_of(registry: Registry, schema_id: int) -> Node:
     """What a registry's schema says of values that it decoded."""
-    from fencepost.spark.formats.decoders import avro_schema
-    from fencepost.spark.formats.registry import registry_for
+    from fencepost.schemas.decoders import avro_schema
+    from fencepost.schemas.registry import registry_for
 
     schema = registry_for(registry).schema(schema_id)
     if schema.kind != "AVRO":

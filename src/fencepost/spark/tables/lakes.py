@@ -11,6 +11,7 @@ repeated ones. Both formats also keep query and batch with their commit, where t
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -21,14 +22,15 @@ import pyarrow.compute as pc
 from fencepost.arrow.archive.layout import ArchiveError
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
 from fencepost.spark.archive.tables import told_plainly
+from fencepost.spark.evolution import REMEDY, ColumnChangeError, fitted, wider
 from fencepost.spark.tables.batches import RunTasks
 from fencepost.spark.tables.bucket_task import BucketReport, BucketWork
-from fencepost.spark.tables.columns import fitted
 from fencepost.spark.tables.decoding import ASIDE, Decoding
 from fencepost.spark.tables.errors import TableError, UnorderedError
 from fencepost.spark.tables.events import TRUNCATE
 from fencepost.spark.tables.merging import merge
 from fencepost.spark.tables.spark_tasks import events_of
+from fencepost.spark.tables.versions import PARQUET
 
 LAKES: Final = (DELTA, ICEBERG)
 ROWS: Final = "rows"
@@ -56,19 +58,16 @@ class LakeTable:
     def make(self, columns: pa.Schema) -> None:
         """Have the table, with these columns. TableError where Spark has no such format, or the
         table cannot take a column in."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
         with self._told():
             if not self._exists():
-                empty = self.spark.createDataFrame([], schema)
+                empty = self.spark.createDataFrame([], spark_schema_of(columns))
                 if self.format == DELTA:
                     empty.write.format(DELTA).save(self.path)
                 else:
                     empty.writeTo(self.name).using(ICEBERG).create()
             # Jars of another Spark may fail at the first read, and not before.
             self.rows().select("__offset").limit(1).collect()
-        self._evolve(schema)
+        self._evolve(columns)
 
     def _exists(self) -> bool:
         if self.format == ICEBERG:
@@ -85,25 +84,55 @@ class LakeTable:
             raise
         return True
 
-    def _evolve(self, schema: Any) -> None:
+    def _evolve(self, columns: pa.Schema) -> None:
+        """Have the table's columns be at least these. TableError, before anything is changed, for
+        a column that cannot be."""
         from pyspark.errors import PySparkException
 
-        has = {one.name: one.dataType for one in self.rows().schema}
-        for one in schema:
+        schema = self.rows().schema
+        known = [schema[name] for name in columns.names if name in schema.names]
+        has = {one.name: one for one in arrow_schema_of(type(schema)(known))}
+        changes = [
+            (one, wide)
+            for one in columns
+            if (wide := self._widened(has.get(one.name), one)) is not None
+        ]
+        wanted = spark_schema_of(pa.schema([pa.field(one.name, wide) for one, wide in changes]))
+        for one in wanted:
             kind = one.dataType.simpleString()
             try:
-                if one.name not in has:
-                    self.spark.sql(
-                        f"ALTER TABLE {self.name} ADD COLUMNS ({quoted(one.name)} {kind})"
-                    )
-                elif has[one.name] != one.dataType:
+                if one.name in has:
                     self._widen(one.name, kind)
+                else:
+                    added = f"({quoted(one.name)} {kind})"
+                    self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS {added}")
             except PySparkException as error:
-                raise TableError(
-                    f"{self.path}: {self.format} cannot change column {one.name} from "
-                    f"{has[one.name].simpleString() if one.name in has else 'nothing'} to {kind}: "
-                    f"{str(error).splitlines()[0]}"
+                raise self._refusal(
+                    one.name, has.get(one.name), kind, str(error).partition("\n")[0]
                 ) from error
+
+    def _widened(self, has: pa.Field | None, wanted: pa.Field) -> pa.DataType | None:
+        """The type that a column is to get; None where it may stay as it is. TableError."""
+        if has is None:
+            return wanted.type
+        if spark_schema_of(pa.schema([has])) == spark_schema_of(pa.schema([wanted])):
+            return None
+        wide = wider(has.type, wanted.type)
+        if wide == has.type:  # Iceberg has no `tinyint`, or the table was altered
+            return None
+        if wide is None:
+            raise self._refusal(has.name, has, str(wanted.type), "only wider numbers lose nothing")
+        if self.format == ICEBERG and pa.types.is_decimal(wide) and wide.scale != has.type.scale:
+            raise self._refusal(
+                has.name, has, str(wide), "Iceberg changes no digits behind the point"
+            )
+        return wide
+
+    def _refusal(self, name: str, has: pa.Field | None, wanted: str, why: str) -> TableError:
+        others = " or ".join(one for one in (PARQUET, *LAKES) if one != self.format)
+        remedy = f"{REMEDY}, with format {others} if that can"
+        old = "not" if has is None else str(has.type)
+        return TableError(f"{self.path}: {ColumnChangeError(name, old, wanted, why, remedy)}")
 
     def _widen(self, column: str, kind: str) -> None:
         if self.format == DELTA:
@@ -148,6 +177,23 @@ class LakeTable:
                 session.conf.unset(name)
 
 
+def spark_schema_of(columns: pa.Schema) -> Any:
+    """The columns as Spark has them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+
+
+def arrow_schema_of(schema: Any) -> pa.Schema:
+    """Spark's columns as Arrow has them, timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before Spark 4.2 timestamps are in UTC anyhow.
+    names = inspect.signature(to_arrow_schema).parameters
+    utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
+    return to_arrow_schema(schema, **utc)
+
+
 def quoted(name: str) -> str:
     """A column's name as a part of an expression."""
     return "`" + name.replace("`", "``") + "`"
@@ -177,7 +223,6 @@ def in_lake(
     """Runs a batch's work in Spark's tasks and merges what comes out into PATH/rows, unless
     `accept` raises what makes the batch fail."""
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.pandas.types import from_arrow_schema
 
     def run(decoding: Decoding, work: BucketWork) -> list[BucketReport]:
         stored = work.rules.stored
@@ -185,7 +230,7 @@ def in_lake(
         table.make(stored)
         events = events_of(frame, decoding).persist()
         marks = (pa.field("__drop", pa.bool_()), pa.field("__report", pa.string()))
-        schema = from_arrow_schema(pa.schema([*stored, *marks]), prefer_timestamp_ntz=True)
+        schema = spark_schema_of(pa.schema([*stored, *marks]))
         names = [quoted(name) for name in stored.names]
         old = table.rows().select(*names)
         if events.where(F.col("kind") == TRUNCATE).isEmpty():

@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.spark.tables.columns import OWN, fitted
+from fencepost.spark.evolution import fitted
+from fencepost.spark.tables.columns import OWN
 from fencepost.spark.tables.errors import UnorderedError
 from fencepost.spark.tables.events import DELETE, TOMBSTONE, TRUNCATE, UPSERT
 from fencepost.spark.tables.order import SOURCE, Place, in_topic, is_later

@@ -11,7 +11,6 @@ read(spark, "/data/orders").show()
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +29,11 @@ from fencepost.spark.tables.batches import (
     require_accepted,
 )
 from fencepost.spark.tables.bucket_task import BucketReport
-from fencepost.spark.tables.columns import OWN, evolved, require_usable
+from fencepost.spark.tables.columns import OWN, evolved_columns, require_usable
 from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, Registry
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.events import BYTES, DEBEZIUM, DECODES, FLAT, UNAVAILABLE
-from fencepost.spark.tables.lakes import LAKES, LakeTable, in_lake, quoted
+from fencepost.spark.tables.lakes import LAKES, LakeTable, arrow_schema_of, in_lake, quoted
 from fencepost.spark.tables.meanings import semantic_nodes
 from fencepost.spark.tables.order import ORDERS, SOURCE, TOPIC
 from fencepost.spark.tables.spark_tasks import in_spark
@@ -174,12 +173,7 @@ def columns_of(spark: Any, decode: str, schema: Any) -> pa.Schema:
         raise TableError(f"decode={decode!r} needs a schema, the table's columns")
     if isinstance(schema, str):
         schema = spark.createDataFrame([], schema).schema
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    # Before Spark 4.2 timestamps are in UTC anyhow.
-    names = inspect.signature(to_arrow_schema).parameters
-    utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
-    found = to_arrow_schema(schema, **utc)
+    found = arrow_schema_of(schema)
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
@@ -221,7 +215,7 @@ def prepare(
         raise TableError(
             f"{versions.storage.uri}: is a table with {_said(found.settings)}, not {_said(wanted)}"
         )
-    all_columns = evolved(found.columns, columns)
+    all_columns = evolved_columns(found.columns, columns, found.settings.key)
     if make is not None:
         make(pa.schema([*all_columns, *OWN]))
     return found

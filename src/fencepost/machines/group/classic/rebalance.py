@@ -24,6 +24,9 @@ from fencepost.wire.records.group import GroupMetadataKey
 _REASON_LENGTH_MAX: Final = 255
 BATCH_OVERHEAD_BYTES: Final = 96
 """What a batch of one record has besides its key and value, at most."""
+_GROUP_BYTES_MAX: Final = 64
+_MEMBER_BYTES_MAX: Final = 48
+"""What a group's record, and a member in it, have besides texts and data: numbers and lengths."""
 
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
@@ -202,7 +205,25 @@ def assignments_of(group: ClassicGroup) -> dict[str, bytes]:
 def fits_in_record(
     group: ClassicGroup, assignments: Mapping[str, bytes], record_bytes_max: int
 ) -> bool:
-    """Whether the group can be written down with these assignments: as one batch of one record."""
+    """Whether the group can be written down with these assignments: as one batch of one record.
+
+    It is encoded only where a bound on its size does not tell: thousands of members take long.
+    """
+    if _record_bytes_max(group, assignments) <= record_bytes_max:
+        return True
     record = GroupMetadataKey(group=group.group_id), group.as_record(assignments, -1)
     key, value = encode_record(record)
     return len(key) + len(value or b"") + BATCH_OVERHEAD_BYTES <= record_bytes_max
+
+
+def _record_bytes_max(group: ClassicGroup, assignments: Mapping[str, bytes]) -> int:
+    """The record is not larger than this. A character takes up to four bytes."""
+    protocol = group.protocol or ""
+    texts = [group.group_id, group.group_id, group.protocol_type or "", protocol]
+    size_bytes = BATCH_OVERHEAD_BYTES + _GROUP_BYTES_MAX + len(group.leader_id or "") * 4
+    for member in group.members.values():
+        characters = len(member.member_id) + len(member.client_id) + len(member.client_host)
+        characters += len(member.instance_id or "")
+        data = len(member.metadata(protocol)) + len(assignments[member.member_id])
+        size_bytes += _MEMBER_BYTES_MAX + 4 * characters + data
+    return size_bytes + 4 * sum(map(len, texts))

@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-from fencepost.spark.formats.framing import DecodeError, read_message_indexes
+from fencepost.schemas.framing import DecodeError, read_message_indexes
 
 Decoder = Callable[[bytes], str]
 WRAPPERS: Final = frozenset(

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from fencepost.spark.formats.decoders import Decoder, SchemaText, make_decoder
-from fencepost.spark.formats.encoders import EncodeError, Encoder, make_encoder
-from fencepost.spark.formats.framing import DecodeError, frame, split_frame
+from fencepost.schemas.decoders import Decoder, SchemaText, make_decoder
+from fencepost.schemas.encoders import EncodeError, Encoder, make_encoder
+from fencepost.schemas.framing import DecodeError, frame, split_frame
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.spark.formats.decoders import (
+from fencepost.schemas.decoders import (
     BROKEN,
     SchemaText,
     avro_schema,

@@ -1,0 +1,99 @@
+"""Setting the offsets of a group that has no members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fencepost.client.admin import describing_topic
+from fencepost.client.errors import BrokerError
+from fencepost.client.group_descriptions import SHARE, describing_group
+from fencepost.client.group_offsets import reading_offsets
+from fencepost.client.groups import altering_group_offsets
+from fencepost.client.metadata import CommittedOffset, TopicPartition
+from fencepost.client.offsets import EARLIEST, LATEST, listing_offsets
+from fencepost.console.asked import Asked, BadQuery
+from fencepost.console.session import Session
+from fencepost.console.writes.plan import CannotBe, Plan
+from fencepost.console.writes.topics import INT64_MAX, required
+from fencepost.views.view import count
+from fencepost.wire.errors import ErrorCode
+
+TO: Final = "earliest, latest, an offset or @MILLISECONDS since 1970"
+
+
+async def reset_offsets(session: Session, asked: Asked) -> Plan:
+    """A group's offsets in a topic, or in one partition of it, to a place in each log."""
+    group = required(asked, "group")
+    await _require_empty(session, group)
+    partitions = await _partitions(session, asked)
+    targets = await _targets(session, partitions, asked)
+    committed = await session.run(reading_offsets(session.cluster, group, partitions))
+    diff = []
+    for where, offset in sorted(targets.items()):
+        now = committed.get(where)
+        was = "nothing committed" if now is None else f"offset {now.offset}"
+        if now is None or now.offset != offset:
+            diff += [f"- {where}: {was}", f"+ {where}: offset {offset}"]
+    if not diff:
+        raise CannotBe(f"group {group} is where it would be set to already")
+
+    async def carry_out(session: Session) -> str:
+        chosen = {where: CommittedOffset(offset, -1, "") for where, offset in targets.items()}
+        await session.run(altering_group_offsets(session.cluster, group, chosen))
+        return f"{count(len(targets), 'offset')} of group {group} was set."
+
+    audited = {str(where): offset for where, offset in sorted(targets.items())}
+    return Plan(group, diff, carry_out, audited=audited)
+
+
+async def _require_empty(session: Session, group: str) -> None:
+    try:
+        found = await session.run(describing_group(session.cluster, group))
+    except BrokerError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return  # a group comes to be with its first offset
+    if found.kind == SHARE:
+        raise CannotBe(f"group {group} is a share group, which has no offsets of this kind")
+    if found.members:
+        raise CannotBe(
+            f"group {group} has {count(len(found.members), 'member')}: offsets are set of groups"
+            " without members only; stop them first"
+        )
+
+
+async def _partitions(session: Session, asked: Asked) -> list[TopicPartition]:
+    info = await session.run(describing_topic(session.cluster, required(asked, "topic")))
+    number = asked.number("partition", -1, -1, 2**31 - 1)
+    if number >= 0 and number not in info.partitions:
+        raise CannotBe(f"topic {info.name} has no partition {number}")
+    numbers = info.partition_ids if number < 0 else [number]
+    return [TopicPartition(info.name, one) for one in numbers]
+
+
+async def _targets(
+    session: Session, partitions: Sequence[TopicPartition], asked: Asked
+) -> dict[TopicPartition, int]:
+    """The offset for each partition, within its log."""
+    to = asked.text("to").strip()
+    begin = await _listed(session, partitions, EARLIEST)
+    end = await _listed(session, partitions, LATEST)
+    if to in ("earliest", "latest"):
+        return begin if to == "earliest" else end
+    digits = to.removeprefix("@")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 19:
+        raise BadQuery("to", to, f"allowed are {TO}")
+    if int(digits) > INT64_MAX:
+        raise BadQuery("to", to, f"at most {INT64_MAX} is allowed")
+    if to.startswith("@"):
+        since = await _listed(session, partitions, int(digits))
+        return {one: at if at >= 0 else end[one] for one, at in since.items()}
+    return {one: min(max(int(digits), begin[one]), end[one]) for one in partitions}
+
+
+async def _listed(
+    session: Session, partitions: Sequence[TopicPartition], when: int
+) -> dict[TopicPartition, int]:
+    found = await session.run(listing_offsets(session.cluster, dict.fromkeys(partitions, when)))
+    return {one: at.offset for one, at in found.items()}

@@ -1,0 +1,107 @@
+"""Which changes there are, and the fields that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from fencepost.console.asked import Asked
+from fencepost.console.page import Field
+from fencepost.console.session import Session
+from fencepost.console.writes.offsets import TO, reset_offsets
+from fencepost.console.writes.plan import Plan
+from fencepost.console.writes.topics import (
+    alter_configs,
+    create_topic,
+    delete_records,
+    delete_topic,
+    produce,
+)
+
+
+class WriteKind(NamedTuple):
+    """A kind of change: `fields` are (name, label, whether it has lines, choices)."""
+
+    name: str
+    title: str
+    what: str
+    plan: Callable[[Session, Asked], Awaitable[Plan]]
+    fields: Sequence[Field]
+
+    def fields_of(self, asked: Asked) -> list[Field]:
+        """The fields with the values that were asked for."""
+        return [
+            Field(one.name, one.label, asked.text(one.name, one.value), one.choices, one.lines)
+            for one in self.fields
+        ]
+
+
+_TOPIC: Final = Field("topic", "topic", "")
+WRITES: Final = (
+    WriteKind(
+        "reset-offsets",
+        "Reset a group's offsets",
+        "of a group without members, in a topic or one partition",
+        reset_offsets,
+        (
+            Field("group", "group", ""),
+            _TOPIC,
+            Field("partition", "partition (-1: all)", "-1"),
+            Field("to", f"to: {TO}", ""),
+        ),
+    ),
+    WriteKind(
+        "produce",
+        "Produce a record",
+        "one record of text",
+        produce,
+        (
+            _TOPIC,
+            Field("partition", "partition (-1: by the key)", "-1"),
+            Field("key", "key (empty: none)", ""),
+            Field("value", "value", "", lines=True),
+            Field("null", "value is null", "no", ("no", "yes")),
+        ),
+    ),
+    WriteKind(
+        "create-topic",
+        "Create a topic",
+        "with its partitions, replicas and configs",
+        create_topic,
+        (
+            _TOPIC,
+            Field("partitions", "partitions", "1"),
+            Field("replicas", "replicas of each", "1"),
+            Field("configs", "configs, lines of key=value", "", lines=True),
+        ),
+    ),
+    WriteKind(
+        "alter-configs",
+        "Alter a topic's configs",
+        "those that are named; the others stay",
+        alter_configs,
+        (
+            _TOPIC,
+            Field("set", "set, lines of key=value", "", lines=True),
+            Field("delete", "delete, keys", ""),
+        ),
+    ),
+    WriteKind(
+        "delete-records",
+        "Delete records",
+        "of a partition, before an offset",
+        delete_records,
+        (
+            _TOPIC,
+            Field("partition", "partition", "0"),
+            Field("before", "before offset", ""),
+        ),
+    ),
+    WriteKind(
+        "delete-topic",
+        "Delete a topic",
+        "with all that is in it",
+        delete_topic,
+        (_TOPIC,),
+    ),
+)

@@ -1,0 +1,25 @@
+"""What the cluster under the browser's tests has in it."""
+
+from __future__ import annotations
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.producer import Producer
+
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+"""A record's value; were it markup, a dialog would tell."""
+TOPICS = ("orders", "payments", "shipments", "clicks", "inventory")
+
+
+def fill(bootstrap: str) -> None:
+    """Topics of many sizes, names of 249 characters, and records that are markup."""
+    with Cluster(bootstrap) as client:
+        admin = Admin(client)
+        for number, name in enumerate(TOPICS):
+            admin.create_topic(name, 3 + number, 3)
+        admin.create_topic("long-" + "n" * 244, 1, 1)
+        for number in range(120):
+            admin.create_topic(f"topic-{number:03}", 1, 1)
+        with Producer(client) as producer:
+            for number in range(50):
+                producer.send("orders", f"{number}: {MARKUP}".encode(), key=MARKUP.encode())

@@ -1,0 +1,224 @@
+"""Live tails over a real socket: what they show, where they go on, how many, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from typing import Any
+
+import pytest
+
+uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+
+from fencepost.client.admin import Admin  # noqa: E402
+from fencepost.client.cluster import Cluster as Client  # noqa: E402
+from fencepost.client.config import ClientConfig  # noqa: E402
+from fencepost.client.metadata import TopicPartition  # noqa: E402
+from fencepost.client.producer import Producer  # noqa: E402
+from fencepost.console.asked import Asked  # noqa: E402
+from fencepost.console.html import document  # noqa: E402
+from fencepost.console.page import Live, Page, Section  # noqa: E402
+from fencepost.console.records import tailing  # noqa: E402
+from fencepost.console.records.decoders import Decoder  # noqa: E402
+from fencepost.console.records.query import LookQuery  # noqa: E402
+from fencepost.console.records.row_maker import RowMaker  # noqa: E402
+from fencepost.console.session import Session  # noqa: E402
+from fencepost.console.web.application import application  # noqa: E402
+from fencepost.console.web.tails import TAILS_MAX  # noqa: E402
+from fencepost.testing import Cluster  # noqa: E402
+from tests.waiting import DEADLINE_S, eventually  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def port(cluster: Cluster) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        bound = listener.getsockname()[1]
+        session = Session(ClientConfig(bootstrap_servers=cluster.bootstrap_servers))
+        made = application(session, frozenset({f"127.0.0.1:{bound}"}))
+        config = uvicorn.Config(made, log_level="warning", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        eventually(lambda: server.started, "the console to answer")
+        yield bound
+        server.should_exit = True
+        thread.join(DEADLINE_S)
+
+
+@pytest.fixture
+def producer(cluster: Cluster) -> Iterator[Producer]:
+    with Client(cluster.bootstrap_servers) as client:
+        yield Producer(client)
+
+
+@contextmanager
+def tail(port: int, topic: str, query: str = "", last: str = "") -> Iterator[Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+    headers = {"Last-Event-ID": last} if last else {}
+    connection.request("GET", f"/topics/{topic}/tail/events?{query}", headers=headers)
+    response = connection.getresponse()
+    try:
+        yield response
+    finally:
+        response.close()
+        connection.close()
+
+
+def events(response: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Ids and data of the events that have some."""
+    last = ""
+    for line in response:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "id":
+            last = value
+        elif name == "data":
+            yield last, json.loads(value)
+
+
+def topic(cluster: Cluster, name: str, partitions: int = 1) -> str:
+    with Client(cluster.bootstrap_servers) as client:
+        Admin(client).create_topic(name, partitions, 1)
+    return name
+
+
+def values(found: list[dict[str, Any]]) -> list[str]:
+    return [row["cells"][-1] for one in found for row in one["rows"]]
+
+
+def test_a_tail_shows_what_comes_and_resumes_where_it_was(cluster, port, producer):
+    name = topic(cluster, "followed")
+    producer.send(name, b"before", partition=0)
+    producer.flush()
+    with tail(port, name, "filter=not%20value%20contains%20%22skip%22") as response:
+        assert response.status == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        response.readline()  # it has begun
+        for value in (b"one", b"skip it", b"two"):
+            producer.send(name, value, partition=0)
+        producer.flush()
+        seen: list[dict[str, Any]] = []
+        for at, found in events(response):
+            last = at
+            seen.append(found)
+            if values(seen) == ["one", "two"]:
+                break
+        assert seen[0]["rows"][0]["link"] == f"/topics/{name}/records/0/1"
+    assert last == "0:4"
+    producer.send(name, b"three", partition=0)
+    producer.flush()
+    with tail(port, name, last=last) as response:
+        _, found = next(events(response))
+        assert values([found]) == ["three"]
+
+
+def test_a_burst_is_counted(cluster, port, producer):
+    name = topic(cluster, "burst")
+    for number in range(3_000):
+        producer.send(name, b"%d" % number, partition=0)
+    producer.flush()
+    shown = missed = 0
+    with tail(port, name, "from=earliest") as response:
+        for at, found in events(response):
+            last = at
+            assert len(found["rows"]) <= tailing.EVENT_ROWS
+            shown += len(found["rows"])
+            missed += found["not_shown"]
+            if shown + missed >= 3_000:
+                break
+    assert (shown + missed, last) == (3_000, "0:3000")
+    assert missed > 0
+
+
+def test_records_that_were_deleted_are_skipped(cluster, port, producer):
+    name = topic(cluster, "deleted")
+    for number in range(10):
+        producer.send(name, b"%d" % number, partition=0)
+    producer.flush()
+    with Client(cluster.bootstrap_servers) as client:
+        Admin(client).delete_records({TopicPartition(name, 0): 7})
+    with tail(port, name, last="0:2") as response:
+        _, found = next(events(response))
+        assert values([found]) == ["7", "8", "9"]
+
+
+def test_so_many_tails_may_be_open(cluster, port):
+    name = topic(cluster, "many")
+    with ExitStack() as stack:
+        for _ in range(TAILS_MAX):
+            assert stack.enter_context(tail(port, name)).status == 200
+        with tail(port, name) as refused:
+            assert refused.status == 503
+            assert b"8 tails are open" in refused.read()
+
+    def is_accepted() -> bool:
+        with tail(port, name) as response:
+            return response.status == 200
+
+    eventually(is_accepted, "the tails to end with their browsers")
+
+
+def test_a_tail_that_falls_behind_goes_on_at_the_end(cluster, producer, monkeypatch):
+    name = topic(cluster, "faster")
+    for number in range(20):
+        producer.send(name, b"%d" % number, partition=0)
+        producer.flush()
+    monkeypatch.setattr(tailing, "FETCH_BYTES_MAX", 1)
+    monkeypatch.setattr(tailing, "BEHIND_S", 0.0)
+    config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers)
+    as_is = Decoder("auto")
+
+    async def first_skip() -> tailing.TailEvent:
+        query = LookQuery.of(Asked({"topic": name}))
+        followed = tailing.Tail(config, query, {0: 0}, RowMaker(as_is, as_is), is_live=True)
+        async with aclosing(followed.events()) as found:
+            async for event in found:
+                if event.skipped:
+                    return event
+        raise AssertionError("it ended")
+
+    event = asyncio.run(first_skip())
+    assert event.positions == {0: 20}
+    assert 0 < event.skipped < 20
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "last", "status", "words"),
+    [
+        ("absent", "", "", 404, b"no topic 'absent'"),
+        ("many", "filter=offset", "", 400, b"filter="),
+        ("many", "partitions=9", "", 400, b"partitions 0 to 0"),
+        ("many", "", "x:1", 400, b"Last-Event-ID="),
+    ],
+)
+def test_what_cannot_be_followed(cluster, port, name, query, last, status, words):
+    with tail(port, name, query, last) as response:
+        assert response.status == status
+        assert words in response.read()
+
+
+def test_the_page_of_a_tail_has_buttons_and_no_rows(cluster, port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+    connection.request("GET", "/topics/many/tail?filter=offset%20%3E%201")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    assert 'data-tail="/topics/many/tail/events?filter=offset+%3E+1"' in text
+    assert "<button" in text and "disabled" in text
+
+
+def test_a_live_tables_path_is_escaped():
+    block = Live("c", '/x?"><script>', ["<b>"])
+    shown = document(Page("t", [Section("", [], [block])], 0), "/", "")
+    assert "<script>" not in shown.replace('<script src="/static', "")
+    assert "<b>" not in shown

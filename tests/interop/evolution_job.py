@@ -1,0 +1,106 @@
+"""Columns of tables in a table format, in a process of its own: JARS FORMAT DIRECTORY.
+
+Makes a table, changes what columns are wanted of it, and prints what it has after each step, or why
+that was refused, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.arrow.archive.layout import ArchiveError, Layout
+from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
+from fencepost.spark.archive.query import _dated, prepare
+from fencepost.spark.archive.tables import start_table
+from fencepost.spark.columns import default_schema
+from fencepost.spark.java import ensure_java_home
+from fencepost.spark.tables.errors import TableError
+from fencepost.spark.tables.lakes import LakeTable
+
+from .tables_job import SETTINGS
+
+FIRST = {
+    "i": pa.int32(), "f": pa.float32(), "d": pa.decimal128(9, 2), "s": pa.string(),
+    "__offset": pa.int64(),
+}  # fmt: skip
+WIDER = {
+    **FIRST, "i": pa.int64(), "f": pa.float64(), "d": pa.decimal128(18, 2), "more": pa.string(),
+}  # fmt: skip
+
+
+def main() -> None:
+    jars, format, directory = sys.argv[1:]
+    ensure_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[1]").config("spark.jars", jars)
+    for name, value in {**SETTINGS, **OF_FORMATS[format]}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    found = evolved(spark, format, f"file:{directory}/latest")
+    found["archive without headers"] = lost(spark, format, Path(directory) / "archive")
+    print(json.dumps(found))
+    spark.stop()
+
+
+def evolved(spark: Any, format: str, place: str) -> dict[str, Any]:
+    def make(columns: dict[str, pa.DataType]) -> Any:
+        """What the table has then, or the refusal."""
+        try:
+            LakeTable(spark, format, place).make(pa.schema(list(columns.items())))
+        except TableError as error:
+            return str(error)
+        return has()
+
+    def has() -> dict[str, str]:
+        rows = LakeTable(spark, format, place).rows()
+        return {one.name: one.dataType.simpleString() for one in rows.schema}
+
+    def add(row: str) -> None:
+        table = LakeTable(spark, format, place)
+        spark.sql(f"INSERT INTO {table.name} SELECT {row}")
+
+    found: dict[str, Any] = {"made": make(FIRST)}
+    add("1, cast(0.5 AS float), cast(1.25 AS decimal(9,2)), 'a', 7")
+    found["widened"] = make(WIDER)
+    add("1099511627776, 0.1D, cast(999999999999999.25 AS decimal(18,2)), 'b', 8, 'm'")
+    rows = LakeTable(spark, format, place).rows().orderBy("i").collect()
+    found["rows"] = [[r.i, r.f, str(r.d), r.s, r["__offset"], r.more] for r in rows]
+    found["narrower asked for"] = make(FIRST)
+    found["string to int"] = make({"added": pa.int32(), **WIDER, "s": pa.int64()})
+    found["after a refusal"] = has()
+    digits = make({**WIDER, "d": pa.decimal128(20, 4)})
+    found["more digits behind the point"] = digits["d"] if isinstance(digits, dict) else digits
+    found["altered by others"] = make({**WIDER, "i": pa.int32(), "d": pa.decimal128(9, 2)})["i"]
+    return found
+
+
+def lost(spark: Any, format: str, directory: Path) -> str:
+    """The refusal of a stream into an archive's table of which a column is gone."""
+    layout = Layout(directory)
+    prepare(layout, format)
+    empty = spark.createDataFrame([], default_schema(include_headers=True))
+    rows = _dated(empty)
+    place = layout.for_spark("table")
+    if format == "delta":
+        rows.drop("headers").write.format(format).partitionBy("topic", "date").save(place)
+    else:
+        name = LakeTable(spark, format, layout.for_spark()).name.partition(".")[0]
+        rows.drop("headers").writeTo(f"{name}.table").using(format).create()
+    try:
+        start_table(rows, lambda writer: writer, layout, format)
+    except ArchiveError as error:
+        return str(error)
+    return "it began"
+
+
+if __name__ == "__main__":
+    main()
