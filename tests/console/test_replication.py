@@ -23,6 +23,7 @@ from ..client.fake_cluster import FakeCluster, FakePartition
 from ..client.records import batch
 from ..waiting import eventually
 from .looking import (
+    STANDING,
     documents,
     in_session,
     look_at,
@@ -320,12 +321,12 @@ def test_hostile_text_in_a_table_is_escaped():
     health = TopicHealth('<img src=x onerror="x">', 1, 1, 0, 0, False)
     table = Table("t", TopicHealth, [health], {"topic": ['/x"><script>']}, ["bad"])
     page = Page("<b>", [Section("", [], [table])], 0)
-    text = html.document(page, "/", "<script>")
+    text = html.document(page, "/", STANDING)
     assert "<img" not in text and "<script>" not in text.partition("<body>")[2]
     assert "&lt;img src=x onerror=&#34;x&#34;&gt;" in text
     cell = Cell("<i>", '"><i>', "bad")
     matrix = Matrix("<i>", "<i>", ["<i>"], [MatrixRow("<i>", [cell, None], '"<i>', "<i>")])
-    assert "<i>" not in html.document(Page("p", [Section("", [], [matrix])], 0), "/", "")
+    assert "<i>" not in html.document(Page("p", [Section("", [], [matrix])], 0), "/", STANDING)
 
 
 def test_contents_of_a_topic_are_asked_for_when_they_are_shown(cluster: Cluster):
