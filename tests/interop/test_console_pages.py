@@ -51,7 +51,9 @@ async def _looks(session: Session) -> None:
     assert described[0]["partitions"] == ["orders:0"]
     configs = documents(await page_of(session, "configs", topic="orders"))[0]
     (own,) = (entry for entry in configs if entry["source"] == "topic")
-    assert own["default"] == "log.retention.hours=168"
+    assert own["value"] == "86400000"
+    # Apache Kafka 4.4 does not tell what stands behind a topic's retention.ms.
+    assert own["default"] in (None, "log.retention.hours=168")
     brokers = documents(await page_of(session, "configs"))[0]
     assert {"node.id", "log.dirs"} <= {entry["name"] for entry in brokers}
     about, dirs, features, quotas = documents(await page_of(session, "broker", broker="1"))
