@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
+from fencepost.cli.main import main
 from fencepost.console.asked import Asked, BadQuery
 from fencepost.console.records.decoders import (
     NAMES,
@@ -182,3 +183,9 @@ def test_a_registry_that_does_not_answer_is_left_alone():
         asked.append(found.problem)
     assert all("the registry does not answer" in (one or "") for one in asked)
     assert len(set(asked)) == 1, "it was asked once"
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "registry:8081", "http://", "x"])
+def test_an_address_that_is_none_is_refused(url: str, capsys):
+    assert main(["console", "--once", "overview", "--registry", url]) == 2
+    assert "http://HOST:PORT" in capsys.readouterr().err
