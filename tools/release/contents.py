@@ -43,11 +43,10 @@ NOTE: Final = "_not_built.json"
 
 
 def modules_of(source: Path) -> set[str]:
-    """The Python modules below `source`, as their paths in a wheel."""
-    found: set[str] = set()
-    for package in PACKAGES:
-        found |= {path.relative_to(source).as_posix() for path in (source / package).rglob("*.py")}
-    return found
+    """The modules below `source` and the data beside them, as their paths in a wheel."""
+    files = (path for package in PACKAGES for path in (source / package).rglob("*"))
+    names = {path.relative_to(source).as_posix() for path in files if path.is_file()}
+    return {name for name in names if not (name.endswith(".so") or _is_foreign(name))}
 
 
 def wheel_findings(wheel: Path, modules: set[str], paths: Sequence[str]) -> list[str]:
