@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, SETTINGS, how_to_load
-from fencepost.spark.archive.maintaining import maintain, maintain_table, snapshots_to_keep
+from fencepost.spark.archive.maintaining import (
+    DELTA_CHECK,
+    LISTING_TASKS,
+    maintain,
+    maintain_table,
+    snapshots_to_keep,
+)
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.running import here
 
@@ -88,3 +95,50 @@ def test_too_short_a_retention_and_formats_without_commands(tmp_path: Path) -> N
         maintain_table(spark, layout, "delta", 1 << 28, timedelta(hours=23.5))
     with pytest.raises(ArchiveError, match="only Parquet, Delta and Iceberg are compacted"):
         maintain(spark, layout, here, 1 << 28)
+
+
+class Session:
+    """Of Spark: the settings, and what they were at each command."""
+
+    version = "4.2.1"
+
+    def __init__(self, **settings: str) -> None:
+        self.settings = {name.replace("__", "."): value for name, value in settings.items()}
+        self.at: dict[str, dict[str, str]] = {}
+        self.conf = self
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+    def unset(self, name: str) -> None:
+        del self.settings[name]
+
+    def sql(self, command: str) -> Any:
+        self.at[command.split()[0]] = dict(self.settings)
+        return self
+
+    def collect(self) -> list[Any]:
+        return []
+
+    def first(self) -> Any:
+        return SimpleNamespace(metrics=SimpleNamespace(numFilesRemoved=0))
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "listing", "tasks"),
+    [("16", None, "16"), ("16", "4", "4"), ("auto", None, "10000")],
+)
+def test_vacuum_lists_in_no_more_tasks_than_a_shuffle_has(
+    shuffled: str, listing: str | None, tasks: str, tmp_path: Path
+) -> None:
+    spark = Session(spark__sql__shuffle__partitions=shuffled)
+    if listing is not None:
+        spark.set(LISTING_TASKS, listing)
+    maintain_table(spark, Layout(tmp_path), DELTA, 1 << 28, timedelta(days=7))
+    assert spark.at["VACUUM"][LISTING_TASKS] == tasks
+    assert spark.at["VACUUM"][DELTA_CHECK] == "false"
+    assert spark.get(LISTING_TASKS) == listing
+    assert DELTA_CHECK not in spark.settings

@@ -34,6 +34,7 @@ RETENTION: Final = timedelta(days=7)
 RETENTION_MIN: Final = timedelta(days=1)
 """Shorter ones could remove what a running batch has written: Iceberg refuses them as well."""
 DELTA_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 NOTHING: Final = Compacted(0, 0, 0, 0, 0, 0)
 _QUERY: Final = "spark.sql.streaming.queryId"
 
@@ -117,19 +118,30 @@ def _optimize(spark: Any, layout: Layout, target_bytes: int) -> Compacted:
 def _vacuum(spark: Any, layout: Layout, retention: timedelta) -> int:
     """Delta refuses less than a week unless that is switched off; more than a day is safe here, as
     an archive's batches do not take days."""
-    before = spark.conf.get(DELTA_CHECK, None)
-    spark.conf.set(DELTA_CHECK, "false")
+    chosen = {DELTA_CHECK: "false", LISTING_TASKS: str(_listing_tasks(spark))}
+    before = {name: spark.conf.get(name, None) for name in chosen}
     try:
+        for name, value in chosen.items():
+            spark.conf.set(name, value)
         hours = retention.total_seconds() / 3600
         spark.sql(f"VACUUM {_delta(layout)} RETAIN {hours:g} HOURS")
     finally:
-        spark.conf.unset(DELTA_CHECK) if before is None else spark.conf.set(DELTA_CHECK, before)
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
     ended = [
         row.operationMetrics
         for row in spark.sql(f"DESCRIBE HISTORY {_delta(layout)} LIMIT 2").collect()
         if row.operation == "VACUUM END"
     ]
     return int((ended[0] or {}).get("numDeletedFiles", 0)) if ended else 0
+
+
+def _listing_tasks(spark: Any) -> int:
+    """Delta's `VACUUM` lists a table in as many tasks as this setting says, 10,000 unless it is
+    set, however few directories there are. As many as a shuffle has are enough."""
+    tasks = int(spark.conf.get(LISTING_TASKS, "10000"))
+    shuffled = spark.conf.get("spark.sql.shuffle.partitions", "200")
+    return min(tasks, int(shuffled)) if shuffled.isdecimal() else tasks
 
 
 def _delta(layout: Layout) -> str:
