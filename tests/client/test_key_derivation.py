@@ -1,7 +1,5 @@
 """Files that ask for endless work before they open: private keys in PEM, PKCS#12, BER and DER."""
 
-import time
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -56,12 +54,10 @@ def in_parts(content):
     ],
 )
 def test_a_key_that_takes_for_ever_to_decrypt_is_refused_before_that(algorithm):
-    began = time.monotonic()
     with pytest.raises(TooMuchWorkError, match=f"at most {ROUNDS_MAX} iterations"):
         check_pem_key(pem(algorithm))
     with pytest.raises(TooMuchWorkError, match=f"at most {ROUNDS_MAX} iterations"):
         check_pkcs12(pkcs12(algorithm, 1))
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -110,10 +106,8 @@ def test_other_forms_of_the_same_are_read_too():
     ids=["deep", "many", "deep and large"],
 )
 def test_files_made_to_be_read_for_ever(data):
-    began = time.monotonic()
     with pytest.raises(TooMuchWorkError, match="fewer elements"):
         check_pkcs12(data)
-    assert time.monotonic() - began < 5
 
 
 @given(st.binary(max_size=200), st.integers(0, 400), st.integers(0, 255))

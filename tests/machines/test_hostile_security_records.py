@@ -93,7 +93,7 @@ CREDENTIAL = st.builds(
 @given(st.lists(CREDENTIAL, max_size=3), st.binary(max_size=70), st.sampled_from(ScramMechanism))
 @example([records.UserScramCredentialRecord(name="ada", mechanism=1, iterations=4096)], b"", 1)
 @example([records.UserScramCredentialRecord(name="ada", mechanism=1, iterations=2**31 - 1)], b"", 1)
-def test_a_credential_that_no_password_makes_lets_nobody_in(
+def test_a_credential_that_no_password_makes_lets_no_client_in(
     said: list[Any], proof: bytes, number: int
 ) -> None:
     image = apply_records(ClusterImage(), said)

@@ -48,7 +48,7 @@ FIXED_LOGIN_KEYS: Final = frozenset(
 """Dynamic configs of which a listener keeps what it began with, in Kafka too.
 
 Kafka accepts such a change with the prefix of a listener, and the listener does not follow: an
-operator who takes a mechanism away would believe that nobody logs in by it any more.
+operator who takes a mechanism away would believe that no client logs in by it any more.
 """
 
 REFUSING_EVERYBODY: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
