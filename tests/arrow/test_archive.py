@@ -139,6 +139,7 @@ def test_what_ages_out_after_planning_is_read_from_the_archive_by_pieces_elsewhe
     world.archive_run()
     world.logs[0].delete_before(25)
     monkeypatch.chdir("/")
+    serving._opened.clear()  # as in another process
     pieces = [pickle.loads(pickle.dumps(piece)) for piece in scan.split()]
     found = [o for piece in pieces for o in piece.read_all()["offset"].to_pylist()]
     assert found == sorted(world.truth[0])

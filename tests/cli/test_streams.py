@@ -128,6 +128,7 @@ NOT_RUN = {
     ("cluster", "resume"),
     ("testing", "cluster"),
     ("testing", "proxy"),
+    ("testing", "certificates"),
     ("reassign", "execute"),
     ("reassign", "cancel"),
     ("elect", "unclean"),

@@ -15,6 +15,7 @@ from fencepost.wire.types import Uuid
 
 from .looking import documents, partition_info, sample_of, sentences, topic_info
 
+from fencepost.console import kept_samples  # isort: skip
 from fencepost.console.asked import Asked  # isort: skip
 from fencepost.console.changes import changes_between  # isort: skip
 from fencepost.console.events import events_between  # isort: skip
@@ -129,7 +130,11 @@ def test_topics_that_did_not_change_are_shared():
     )
     shared = sharing_topics(before, again)
     assert shared.topics["orders"] is before.topics["orders"]
-    assert shared.topics["x"] is again.topics["x"]
+    assert shared.topics["x"] == again.topics["x"] != before.topics["x"]
+    moved = sample_of([orders(BEFORE.partitions[0], partition_info(1, 3, [2, 3], [3], 1))])
+    found = sharing_topics(before, moved).topics["orders"].partitions
+    assert found[0] is BEFORE.partitions[0]
+    assert found[1] == moved.topics["orders"].partitions[1]
 
 
 def test_samples_are_kept_dense_of_late_and_sparse_of_long_ago():
@@ -147,6 +152,18 @@ def test_samples_are_kept_dense_of_late_and_sparse_of_long_ago():
         assert abs((last - found.taken_at_ms) - age_ms) <= age_ms * 0.3, name
     first = kept.since(START, last)
     assert first is not None and first.taken_at_ms == 0
+
+
+def test_fewer_samples_of_a_large_cluster_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept_samples, "PARTITIONS_KEPT", 10)
+    kept = KeptSamples()
+    for at_ms in range(20):
+        kept.keep(sample_of([BEFORE], taken_at_ms=at_ms))
+    assert len(kept.times_ms) == 5
+    monkeypatch.setattr(kept_samples, "PARTITIONS_KEPT", 0)
+    kept.keep(sample_of([BEFORE], taken_at_ms=20))
+    assert len(kept.times_ms) == kept_samples.KEPT_LEAST
+    assert (kept.times_ms[0], kept.times_ms[-1]) == (0, 20)
 
 
 # -- files -----------------------------------------------------------------------------------------

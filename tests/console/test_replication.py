@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-import msgspec
 import pytest
 
 from fencepost.client.admin import Admin, ConfigChange
@@ -16,6 +15,7 @@ from fencepost.client.offsets import EpochSpan
 from fencepost.testing import Cluster
 from fencepost.views.quorum import QuorumReplicaView, QuorumView
 from fencepost.views.replica_findings import replica_findings, truncation_between
+from fencepost.views.replication import replicated_partition
 from fencepost.views.sizes import size_text
 from fencepost.wire.types import Uuid
 
@@ -321,8 +321,7 @@ def test_hostile_text_in_a_table_is_escaped():
     health = TopicHealth('<img src=x onerror="x">', 1, 1, 0, 0, False)
     table = Table("t", TopicHealth, [health], {"topic": ['/x"><script>']}, ["bad"])
     page = Page("<b>", [Section("", [], [table])], 0)
-    standing = msgspec.structs.replace(STANDING, cluster_id="<script>")
-    text = html.document(page, "/", standing)
+    text = html.document(page, "/", STANDING)
     assert "<img" not in text and "<script>" not in text.partition("<body>")[2]
     assert "&lt;img src=x onerror=&#34;x&#34;&gt;" in text
     cell = Cell("<i>", '"><i>', "bad")
@@ -337,3 +336,14 @@ def test_contents_of_a_topic_are_asked_for_when_they_are_shown(cluster: Cluster)
     (row,) = documents(page)[0]["partitions"]
     assert (row["earliest"], row["latest"], row["size_bytes"]) == (0, 0, 0)
     assert page.more == "/topics/orders?first=1&rows=1&show=contents"
+
+
+def test_each_replica_has_the_state_that_metadata_and_eligibility_give_it():
+    info = partition_info(0, 2, [1, 2, 3, 4, 5], [1, 2])
+    found = replicated_partition("t", info, frozenset({4}), eligible=(3,), last_known=(5,))
+    assert [one.letters for one in found.replicas] == ["S*", "L", "E", "x", "o"]
+    assert (found.eligible, found.last_known) == ([3], [5])
+    leaderless = partition_info(0, -1, [1, 2], [])
+    unknown = replicated_partition("t", leaderless, frozenset({1}))
+    assert [one.letters for one in unknown.replicas] == ["x*", "o"]
+    assert unknown.eligible is None

@@ -17,13 +17,13 @@ import pyarrow as pa
 from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
 from fencepost.spark.archive.query import _dated, prepare
-from fencepost.spark.archive.tables import start_table
+from fencepost.spark.archive.tables import read_table, start_table
 from fencepost.spark.columns import default_schema
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.lakes import LakeTable
 
-from .tables_job import SETTINGS
+from .tables_job import SETTINGS, alter_columns
 
 FIRST = {
     "i": pa.int32(), "f": pa.float32(), "d": pa.decimal128(9, 2), "s": pa.string(),
@@ -47,6 +47,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     found = evolved(spark, format, f"file:{directory}/latest")
     found["archive without headers"] = lost(spark, format, Path(directory) / "archive")
+    found["appended"] = appended(spark, format, Path(directory) / "appended")
     print(json.dumps(found))
     spark.stop()
 
@@ -100,6 +101,34 @@ def lost(spark: Any, format: str, directory: Path) -> str:
     except ArchiveError as error:
         return str(error)
     return "it began"
+
+
+def appended(spark: Any, format: str, directory: Path) -> list[Any]:
+    """What an archive's table has after a batch, changes by its owner, and another batch."""
+    layout = Layout(directory / "archive")
+    prepare(layout, format)
+    schema = default_schema(include_headers=True)
+    incoming = directory / "incoming"
+
+    def run(offset: int) -> None:
+        row = (bytearray(b"k"), bytearray(b"v"), "t", 0, offset, None, 0, None)
+        spark.createDataFrame([row], schema).coalesce(1).write.mode("append").parquet(str(incoming))
+        rows = _dated(spark.readStream.schema(schema).parquet(str(incoming)))
+        checkpoint = str(directory / "checkpoint")
+
+        def with_trigger(writer: Any) -> Any:
+            return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+
+        query = start_table(rows, with_trigger, layout, format)
+        query.awaitTermination()
+        query.stop()
+
+    run(0)
+    alter_columns(spark, format, layout)
+    run(1)
+    table = read_table(spark, layout, format).orderBy("offset")
+    kind = table.schema["partition"].dataType.simpleString()
+    return [kind, *([one.partition, one.offset, one.note] for one in table.collect())]
 
 
 if __name__ == "__main__":

@@ -166,3 +166,4 @@ def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path:
         assert told in found["more digits behind the point"]
     assert found["altered by others"] == "bigint"
     assert "has no column headers, which is array<struct<" in found["archive without headers"]
+    assert found["appended"] == ["bigint", [0, 0, None], [0, 1, None]]

@@ -259,9 +259,11 @@ def test_a_driver_that_begins_is_fenced_by_keeping_unless_its_tasks_have_begun(
 
 
 def test_a_sink_whose_topics_are_gone_cannot_be_kept(make_world: MakeWorld):
-    world = keyed(make_world(batches=1), wall_ms=lambda: 1_000)
+    world = keyed(make_world(batches=1), wall_ms=lambda: 0)
     assert world.live()
     with world.cluster() as cluster:
+        (old,) = [one for one in keep_sinks(cluster, 0, 2_000) if one.name == world.sink]
+        assert old.problem == "does not say when it decided last"
         Admin(cluster).delete_topic(world.topic)
         found = [one for one in keep_sinks(cluster, 0, 2_000) if one.name == world.sink]
     assert [one for one in found if not one.problem] == []

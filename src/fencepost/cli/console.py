@@ -43,6 +43,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
     )
     _add_serving_options(parser)
+    _add_sources(parser)
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "--diff",
@@ -56,27 +57,31 @@ def register(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="with --once or --diff: what the page is asked for",
     )
-    parser.add_argument(
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what else there is to show")
+    group.add_argument(
         "--registry", metavar="URL", help="a schema registry to decode keys and values by"
     )
-    parser.add_argument(
+    group.add_argument(
         "--checkpoint",
         action="append",
         default=[],
         metavar="DIR",
-        help="a checkpoint of a Spark query to show; repeatable",
+        help="the checkpoint of a Spark query, for its page; repeatable",
     )
-    parser.add_argument(
+    group.add_argument(
         "--recordings",
         action="append",
-        default=[],
         type=Path,
+        default=[],
         metavar="PATH",
-        help="a recording of `fencepost sim shrink --out`, or a directory of them; repeatable",
+        help="a recording of a simulated run, or a directory of them, for its page; repeatable",
     )
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:

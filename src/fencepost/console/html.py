@@ -260,7 +260,7 @@ def _matrix(matrix: Matrix) -> h.Element:
     heads = [matrix.corner, *matrix.heads, *([matrix.note] if has_notes else [])]
     return h.figure[
         h.div(".scroll")[
-            h.table(".matrix", role="grid", aria_readonly="true")[
+            h.table(".matrix")[
                 h.caption[_caption(matrix)],
                 h.thead[h.tr[(h.th(scope="col")[head] for head in heads)]],
                 h.tbody[

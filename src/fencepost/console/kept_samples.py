@@ -8,6 +8,10 @@ from typing import Final
 from fencepost.console.sample import Sample
 
 KEPT: Final = 48
+KEPT_LEAST: Final = 4
+PARTITIONS_KEPT: Final = 1_000_000
+"""Partitions in all samples together: of a cluster of 100,000 ten samples are kept. Where all of
+them change from sample to sample, each takes about 300 bytes."""
 
 AGES_S: Final[dict[str, int]] = {
     "1m": 60,
@@ -22,7 +26,8 @@ START: Final = "start"
 
 
 class KeptSamples:
-    """At most KEPT samples, the first and the newest among them. Any thread may use it.
+    """At most KEPT samples, fewer of a large cluster, the first and the newest among them. Any
+    thread may use it.
 
     Of many the one goes whose neighbours are closest to each other for their age, so that the gaps
     between those that stay grow with age. Topics that did not change are the same objects in all of
@@ -38,7 +43,9 @@ class KeptSamples:
             if self._samples and self._samples[-1].taken_at_ms >= sample.taken_at_ms:
                 return
             self._samples.append(sample)
-            if len(self._samples) > KEPT:
+            partitions = sum(len(topic.partitions) for topic in sample.topics.values())
+            fitting = PARTITIONS_KEPT // max(1, partitions)
+            while len(self._samples) > max(KEPT_LEAST, min(KEPT, fitting)):
                 del self._samples[self._least_missed(sample.taken_at_ms)]
 
     def _least_missed(self, now_ms: int) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
+from fencepost.client.metadata import TopicInfo
 from fencepost.client.quorum import QuorumLeader, describing_quorum
 from fencepost.console.events import Event, events_between
 from fencepost.console.sample import Sample
@@ -130,14 +132,23 @@ class Look:
 
 
 def sharing_topics(before: Sample, after: Sample) -> Sample:
-    """`after`, with the very topics of `before` where they have not changed: samples that are kept
-    take little memory, and what has changed is found quickly."""
-    known = before.topics
-    topics = {
-        name: known[name] if name in known and known[name] == topic else topic
-        for name, topic in after.topics.items()
-    }
+    """`after`, with the very topics and partitions of `before` where they have not changed: samples
+    that are kept take little memory, and what has changed is found quickly."""
+    topics = {name: _shared(before.topics.get(name), topic) for name, topic in after.topics.items()}
     return msgspec.structs.replace(after, topics=topics)
+
+
+def _shared(former: TopicInfo | None, topic: TopicInfo) -> TopicInfo:
+    if former is None:
+        return topic
+    if former == topic:
+        return former
+    known = former.partitions
+    partitions = {
+        number: known[number] if known.get(number) == one else one
+        for number, one in topic.partitions.items()
+    }
+    return replace(topic, partitions=partitions)
 
 
 class Sampler:

@@ -46,7 +46,8 @@ def _require_sink(cluster: Cluster, sink: str) -> Decision | None:
             "NOT_A_SINK",
             f"{sink} is a transactional id, and nothing shows that it is an exactly-once sink's: "
             "it has no decision, and coordinators know of no task of it. To let it forget would "
-            "fence its producer",
+            "fence its producer. If it is a sink whose group was deleted when it had rested for "
+            "long, write with another transactionalIdPrefix",
             {"sink": sink},
         )
     return decision

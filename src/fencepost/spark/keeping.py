@@ -39,6 +39,8 @@ def keep_sinks(cluster: Cluster, rested_ms: int, now_ms: int) -> list[RestingSin
         if now_ms - decision.time_ms < rested_ms:
             continue
         problem = "" if sink.condition == "finished" else f"is {sink.condition}"
+        if not decision.time_ms:  # of a version before: its driver may be at work
+            problem = "does not say when it decided last"
         try:
             if not problem:
                 _keep(cluster, sink.name, decision)

@@ -61,7 +61,7 @@ class ClientLogin:
             props["sasl.mechanism"] = self.mechanism
             props["sasl.jaas.config"] = self._jaas()
             if self.mechanism == OAUTHBEARER and self.token_file is not None:
-                # Without this handler Java's clients make up tokens that nobody has signed.
+                # Without this handler Java's clients make up tokens that no issuer has signed.
                 handler = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
                 props["sasl.login.callback.handler.class"] = handler
                 props["sasl.oauthbearer.token.endpoint.url"] = self.token_file.absolute().as_uri()

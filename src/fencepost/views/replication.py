@@ -46,9 +46,9 @@ class ReplicaPlace(View, frozen=True):
     broker: int
     state: ReplicaState
     preferred: bool
-    size_bytes: int | None = None
-    offset_lag: int | None = None
-    log_dir: str | None = None
+    size_bytes: int | None
+    offset_lag: int | None
+    log_dir: str | None
 
     @property
     def preferred_text(self) -> str:
@@ -117,7 +117,7 @@ def _place(
 ) -> ReplicaPlace:
     state = state_of(one, broker, fenced, eligible)
     if stored is None:
-        return ReplicaPlace(broker, state, preferred)
+        return ReplicaPlace(broker, state, preferred, None, None, None)
     replica = stored.replica
     return ReplicaPlace(
         broker, state, preferred, replica.size_bytes, replica.offset_lag, stored.path
