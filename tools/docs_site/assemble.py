@@ -129,8 +129,8 @@ def _label(text: str) -> str:
 def write(folder: Path) -> None:
     """Make `folder` hold exactly the sources; files that are as they should be are not touched."""
     wanted: dict[Path, bytes] = {folder / name: text.encode() for name, text in source_pages()}
-    pictures = (*DOCS.glob("*.png"), *DOCS.glob("*.svg"))
-    wanted |= {folder / path.name: path.read_bytes() for path in pictures}
+    pictures = (*DOCS.glob("*.png"), *DOCS.glob("*.svg"), *DOCS.glob("pictures/*.png"))
+    wanted |= {folder / path.relative_to(DOCS): path.read_bytes() for path in pictures}
     for path in folder.rglob("*"):
         if path.is_file() and path not in wanted:
             path.unlink()
