@@ -43,14 +43,14 @@ test-long: setup ## more seeds, longer lives and larger worlds than `make test` 
 	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss and not browser and not packages"
 
 check: setup ## format, lint, types (strict), import contract
-	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py
-	$(BIN)/ruff check src tests benchmarks tools examples docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks tools examples packaging docs/conf.py
+	$(BIN)/ruff check src tests benchmarks tools examples packaging docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: setup ## rewrite the sources the way `check` wants them
-	$(BIN)/ruff format src tests benchmarks tools examples docs/conf.py
-	$(BIN)/ruff check --fix src tests benchmarks tools examples docs/conf.py
+	$(BIN)/ruff format src tests benchmarks tools examples packaging docs/conf.py
+	$(BIN)/ruff check --fix src tests benchmarks tools examples packaging docs/conf.py
 
 docs: ## the documentation as a site with a reference of every message, in build/docs
 	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }

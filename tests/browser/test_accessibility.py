@@ -10,6 +10,8 @@ import pytest
 
 from tests.browser.serving_paths import header_paths
 
+CHANGE = "/writes/delete-topic?topic=clicks"
+
 
 def axe_script() -> str:
     """The script of axe-core. Skips the test where there is none."""
@@ -39,7 +41,8 @@ def test_axe_finds_nothing_on_any_page(watched, console, scheme, width):
         console.origin, color_scheme=scheme, viewport={"width": width, "height": 800}
     )
     found = []
-    for path in (*header_paths(page), "/topics/orders", "/topics/absent", "/nowhere"):
+    further = ("/topics/orders", "/topics/orders/records", CHANGE, "/topics/absent", "/nowhere")
+    for path in (*header_paths(page), *further):
         page.goto(path)
         found += violations(page, script)
     assert found == []

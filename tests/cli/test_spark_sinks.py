@@ -154,3 +154,26 @@ def test_old_keys_are_forgotten(run: Fencepost, make_world: Callable[[], World])
     assert row is not None
     assert row["keys"] == 1
     assert run("spark", "forget", world.sink, "--keys-older-than", "-1").code == 2
+
+
+def test_what_resting_sinks_decided_is_kept(run: Fencepost, make_world: Callable[[], World]):
+    world = make_world()
+    world.wall_ms = lambda: time.time_ns() // 1_000_000 - 3 * DAY_MS
+    assert world.live()
+    before = listed(run, world)
+    assert before is not None
+    for days, number in (("4", before["decision"]), ("2", before["decision"] + 1)):
+        rows = [
+            row
+            for row in run("spark", "keep", "--rested-days", days, "--json").json
+            if row["sink"] == world.sink
+        ]
+        kept = {"sink": world.sink, "keys": 1, "is_kept": True, "problem": None}
+        assert rows == ([kept] if days == "2" else [])
+        row = listed(run, world)
+        assert row is not None
+        assert row == {**before, "decision": number}
+    for wrong in ("-1", "inf", "nan"):
+        refused = run("spark", "keep", "--rested-days", wrong)
+        assert refused.code == 2
+        assert "must not be negative" in refused.err

@@ -122,11 +122,13 @@ CLIENTS = {
 }  # fmt: skip
 NOT_RUN = {
     ("serve",),
+    ("console",),
     *(("cluster", action) for action in ("up", "status", "start", "stop", "restart", "kill")),
     ("cluster", "pause"),
     ("cluster", "resume"),
     ("testing", "cluster"),
     ("testing", "proxy"),
+    ("testing", "certificates"),
     ("reassign", "execute"),
     ("reassign", "cancel"),
     ("elect", "unclean"),

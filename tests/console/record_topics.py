@@ -27,7 +27,7 @@ def record_topics() -> Iterator[str]:
         admin = Admin(client)
         for name, partitions in (("orders", ORDERS), ("empty", 2)):
             admin.create_topic(name, partitions, 1)
-        for name in ("transactions", "trimmed", "odd", "letters"):
+        for name in ("transactions", "ended", "trimmed", "odd", "letters"):
             admin.create_topic(name, 1, 1)
         producer = Producer(client)
         for number in range(ORDERS * ORDERS_EACH):
@@ -60,7 +60,7 @@ def record_topics() -> Iterator[str]:
 @contextmanager
 def _transactions(servers: str) -> Iterator[None]:
     """Offsets of `transactions`: 0 outside, 1 committed, 3 aborted, 5 outside, 6 open, 7 committed
-    behind it."""
+    behind it. Of `ended`: 0 open, 1 committed by a marker behind 2, which is large."""
     with (
         Client(servers) as plain,
         Client(servers, transactional_id="one") as one,
@@ -82,9 +82,14 @@ def _transactions(servers: str) -> Iterator[None]:
         ended.begin_transaction()
         _send(ended, b"committed behind")
         ended.commit_transaction()
+        _send(opened, b"open", "ended")
+        ended.begin_transaction()
+        _send(ended, b"committed farther on", "ended")
+        _send(outside, b"x" * LARGE_BYTES, "ended")
+        ended.commit_transaction()
         yield
 
 
-def _send(producer: Producer, value: bytes) -> None:
-    producer.send("transactions", value, partition=0)
+def _send(producer: Producer, value: bytes, topic: str = "transactions") -> None:
+    producer.send(topic, value, partition=0)
     producer.flush()

@@ -15,6 +15,7 @@ from fencepost.testing import Cluster
 pytest.importorskip("starlette")
 testclient = pytest.importorskip("starlette.testclient")
 
+from fencepost.console.pages.table import PAGES  # noqa: E402
 from fencepost.console.session import Session  # noqa: E402
 from fencepost.console.web.application import application  # noqa: E402
 from fencepost.console.web.safety import HEADERS  # noqa: E402
@@ -94,3 +95,10 @@ def test_vendored_files_are_what_was_published():
     for line in (static / "vendored.sha256").read_text().splitlines():
         digest, name = line.split()
         assert hashlib.sha256((static / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_document_names_every_page():
+    text = (Path(__file__).parents[2] / "docs" / "CONSOLE.md").read_text(encoding="utf-8")
+    for kind in PAGES:
+        row = f"| `{kind.name}` | `{kind.path.replace(':path', '')}` | "
+        assert row in text, "docs/CONSOLE.md has a table of the pages"

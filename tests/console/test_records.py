@@ -94,6 +94,17 @@ def test_read_committed_shows_what_such_a_consumer_reads(served):
     assert newest["records"] == found["records"][::-1]
 
 
+def test_a_marker_that_is_far_away_leaves_only_that_a_transaction_has_ended(served):
+    states = {}
+    for offset in ("0", "1"):
+        page = page_of(served, "record", topic="ended", partition="0", offset=offset)
+        states[offset] = page.sections[0].document.state
+        assert page.requests["DescribeProducers"] == 1
+    assert states == {"0": "open", "1": "ended"}
+    batches = page_of(served, "batches", topic="ended", partition="0", limit="2")
+    assert [row.state for row in batches.sections[0].document["batches"]] == ["open", "committed"]
+
+
 def test_an_open_transaction_is_told_of(served):
     text = text_of(page_of(served, "records", topic="transactions"))
     assert "consumers of read_committed stop at offset 6 of 9" in text

@@ -264,5 +264,5 @@ def test_hosts_are_names_with_the_port():
 
 
 def test_cookies_are_compared_with_a_secret_of_the_process():
-    one, other = (Door(None, Access("t"), "c") for _ in range(2))  # type: ignore[arg-type]
+    one, other = (Door(None, Access("t"), "c") for _ in range(2))
     assert one._secret != other._secret

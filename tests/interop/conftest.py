@@ -66,13 +66,21 @@ def one_node(kind: str, directory: Path, **config: str) -> Iterator[str]:
             yield cluster.bootstrap_servers
 
 
-@pytest.fixture(scope="module", params=["fencepost", "apache"])
-def bootstrap(
-    request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Bootstrap address of a node of the kind."""
-    with one_node(request.param, tmp_path_factory.mktemp(request.param)) as servers:
-        yield servers
+def node_of_each_kind(**config: str) -> Any:
+    """A fixture: bootstrap address of a node with these configs, of each kind in turn."""
+
+    @pytest.fixture(scope="module", params=["fencepost", "apache"])
+    def bootstrap(
+        request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[str]:
+        """Bootstrap address of a node of the kind."""
+        with one_node(request.param, tmp_path_factory.mktemp(request.param), **config) as servers:
+            yield servers
+
+    return bootstrap
+
+
+bootstrap = node_of_each_kind()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,13 @@ from fencepost.spark.java import ensure_java_home
 from fencepost.spark.tables import MergeOptions, TableError, latest, read
 from fencepost.spark.tables.lakes import ROWS
 
+from ..spark.late_workers import run_despite_late_workers
 from ..spark.tables.worlds import envelope, key_of, row_of
 from .tables_job import SETTINGS
 
 SCHEMA = "id int, name string, big string, at timestamp, wall timestamp_ntz, price decimal(9,2)"
 TIMES = {"at": "2026-11-29T12:00:00Z", "wall": "2026-11-29T12:00:00", "price": "1.50"}
 ZONE = {"spark.sql.session.timeZone": "Asia/Tokyo"}
-LATE_WORKER = "Python worker failed to connect back"
-STARTS_MAX = 5
 
 
 def main() -> None:
@@ -56,8 +54,8 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
     counts: list[dict[str, int]] = []
 
     def run(schema: str = SCHEMA) -> list[Any]:
-        finished(
-            lambda: latest(
+        def run_once() -> None:
+            query = latest(
                 spark,
                 source,
                 place,
@@ -69,7 +67,12 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
                 options=MergeOptions(on_error="keep"),
                 on_batch=lambda version: counts.append(dict(version.counts)),
             )
-        )
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+
+        run_despite_late_workers(run_once)
         columns = ["id", "name", "big", *(["bucket"] if "bucket" in schema else [])]
         return sorted(tuple(row) for row in read(spark, place).select(*columns).collect())
 
@@ -109,23 +112,6 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
     found["deleted"] = stored.where("__deleted").count()
     found["types"] = [stored.schema["id"].dataType.simpleString()]
     return found
-
-
-def finished(start: Callable[[], Any]) -> None:
-    """Runs a query to its end; again where Spark has given up on the Python worker of the source,
-    for which it waits ten seconds, however busy the machine is, and before any batch."""
-    from pyspark.errors import StreamingQueryException
-
-    for attempt in range(STARTS_MAX):
-        query = start()
-        try:
-            query.awaitTermination()
-            return
-        except StreamingQueryException as error:
-            if LATE_WORKER not in str(error) or attempt == STARTS_MAX - 1:
-                raise
-        finally:
-            query.stop()
 
 
 def forget(place: Path, log: str) -> None:

@@ -59,6 +59,9 @@ def python_with(minor: str) -> str:
             sites = sysconfig.get_paths(vars={"base": str(place), "platbase": str(place)})
             (Path(sites["purelib"]) / "rest.pth").write_text(f"{REST}\n")
             ready.touch()
+        # Each of Spark's Python processes would compile its modules again, and be late (SPARK.md).
+        for archive in place.glob("lib/python*/site-packages/pyspark/python/lib/pyspark.zip"):
+            archive.unlink()
     return str(python)
 
 

@@ -27,6 +27,8 @@ from fencepost.spark.archive.tables import TABLE, iceberg_table
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.options import sink_options
 
+from ..spark.late_workers import run_despite_late_workers
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -59,10 +61,15 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
     source = {"kafka.bootstrap.servers": servers, "subscribe": topic}
     path = f"file:{layout.directory / TABLE}"
 
-    def run() -> list[int]:
+    def run_once() -> None:
         query = archive_topics(spark, source, layout.directory, format=format)
-        query.awaitTermination()
-        query.stop()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def run() -> list[int]:
+        run_despite_late_workers(run_once)
         table = spark.read.format(format).load(path)
         return [table.count(), table.select("partition", "offset").distinct().count()]
 

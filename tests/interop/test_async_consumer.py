@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from fencepost.client.metadata import TopicPartition
 
 from ..client import test_async_consumer as here
 from ..waiting import DEADLINE_S
-from .conftest import one_node
-from .maven import JarSet
+from .conftest import node_of_each_kind
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
@@ -24,13 +22,7 @@ STORIES = sorted(name for name in dir(here) if name.startswith("test_"))
 QUICK = {"transaction.state.log.num.partitions": "4", "offsets.topic.num.partitions": "4"}
 
 
-@pytest.fixture(scope="module", params=["apache", "fencepost"])
-def servers(
-    request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Bootstrap address of one node."""
-    with one_node(request.param, tmp_path_factory.mktemp(request.param), **QUICK) as address:
-        yield address
+servers = node_of_each_kind(**QUICK)
 
 
 @pytest.fixture

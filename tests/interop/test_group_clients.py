@@ -14,7 +14,7 @@ from fencepost.client.cluster import Cluster as Client
 from fencepost.client.producer import Producer
 
 from ..waiting import eventually
-from .conftest import one_node
+from .conftest import node_of_each_kind
 from .group_readers import (
     CLASSIC,
     CONSUMER,
@@ -42,12 +42,7 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="module", params=["apache", "fencepost"])
-def servers(
-    request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    with one_node(request.param, tmp_path_factory.mktemp(request.param), **CONFIG) as address:
-        yield address
+servers = node_of_each_kind(**CONFIG)
 
 
 @pytest.fixture

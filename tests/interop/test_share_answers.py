@@ -6,8 +6,6 @@ The rows are rules of KIP-932, KIP-1206 and KIP-1222; the expected answers are K
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.types import Uuid
 
 from ..waiting import eventually
-from .conftest import one_node
+from .conftest import node_of_each_kind
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -45,13 +43,7 @@ COORDINATOR_ERRORS = (14, 15, 16)
 NOWHERE = Uuid(b"no topic has this"[:16])
 
 
-@pytest.fixture(scope="module", params=["fencepost", "apache"])
-def servers(
-    request: pytest.FixtureRequest, kafka_jars: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp(request.param)
-    with one_node(request.param, directory, **ONE_REPLICA) as bootstrap_servers:
-        yield bootstrap_servers
+servers = node_of_each_kind(**ONE_REPLICA)
 
 
 class Member:

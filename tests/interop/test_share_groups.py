@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,8 +24,7 @@ from fencepost.wire.types import Uuid
 
 from ..waiting import eventually
 from .apache import run_tool
-from .conftest import one_node
-from .maven import JarSet
+from .conftest import node_of_each_kind
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -37,13 +35,8 @@ SHARES = {
 }
 
 
-@pytest.fixture(scope="module", params=["fencepost", "apache"])
-def bootstrap(
-    request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Bootstrap address of a node of the kind that can keep the state of share groups alone."""
-    with one_node(request.param, tmp_path_factory.mktemp(request.param), **SHARES) as servers:
-        yield servers
+bootstrap = node_of_each_kind(**SHARES)
+"""Nodes that can keep the state of share groups alone."""
 
 
 @pytest.fixture

@@ -19,10 +19,6 @@ KINDS: Final = {
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
 LOGGERS: Final = "the loggers of Kafka's classes"
 DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
-LATE_LOGIN: Final = (
-    "undecided: at a load of 30 a request can take longer than what is left of a session of 1.5 s;"
-    " not yet run on a quiet machine"
-)
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
 RANGES: Final = (
@@ -31,9 +27,6 @@ RANGES: Final = (
 LEVELS: Final = "it expects the newest levels of features in Kafka 4.3.1; ours are those of 4.4.0"
 APIS: Final = "it counts the APIs of Kafka 4.3.1; ours are those of 4.4.0"
 HASH_ORDER: Final = "in the order of Kafka's hash table; ours come in the order of ids"
-UNSUPPORTED: Final = (
-    "UNSUPPORTED_VERSION has no message in Kafka's answer; ours says what is not offered"
-)
 HALF_A_NODE: Final = "the end of a broker whose process goes on as the only controller"
 
 PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
@@ -54,7 +47,6 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),
     (r"Failed to hard-delete the delete directory", FAILED, DELETION),
     (r"does not support (ALTER_CLIENT_QUOTAS|DESCRIBE_CLIENT_QUOTAS)", NOT_OFFERED, QUOTAS),
-    (r"zero expired connections killed", FAILED, LATE_LOGIN),
     (r"[Rr]esources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
     (r"Client quotas are not offered", NOT_OFFERED, QUOTAS),
     (r"this cluster stores no credentials", NOT_OFFERED, SCRAM),
@@ -84,10 +76,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         FAILED,
         f"it compares the members {HASH_ORDER}",
     ),
-    "ConsumerGroupHeartbeatRequestTest"
-    "#testConsumerGroupHeartbeatIsInaccessibleWhenDisabledByStaticConfig": (FAILED, UNSUPPORTED),
-    "ConsumerGroupHeartbeatRequestTest"
-    "#testConsumerGroupHeartbeatIsInaccessibleWhenFeatureFlagNotEnabled": (FAILED, UNSUPPORTED),
     "DescribeFeaturesTest#testUnstableApiVersions": (FAILED, LEVELS),
     "EndToEndClusterIdTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
     "FeatureCommandTest#testDescribeWithKRaft": (FAILED, LEVELS),
@@ -145,21 +133,10 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         APIS,
     ),
     "SaslApiVersionsRequestTest#testApiVersionsRequestWithUnsupportedVersion": (FAILED, APIS),
-    "StreamsGroupDescribeRequestTest#testStreamsGroupDescribeWhenFeatureFlagNotEnabled": (
-        FAILED,
-        UNSUPPORTED,
-    ),
     "StreamsGroupHeartbeatRequestTest#testFencedMemberCanRejoinWithEpochZero": (
         FAILED,
         "it compares a whole answer with one that has no interval of task offsets; Kafka 4.4 tells"
         " that interval, and ours does",
-    ),
-    "StreamsGroupHeartbeatRequestTest"
-    "#testStreamsGroupHeartbeatIsInaccessibleWhenDisabledByFeatureConfig": (FAILED, UNSUPPORTED),
-    "StreamsGroupHeartbeatRequestTest"
-    "#testStreamsGroupHeartbeatIsInaccessibleWhenDisabledByStaticGroupCoordinatorProtocolConfig": (
-        FAILED,
-        UNSUPPORTED,
     ),
     "TopicCommandTest#testDescribeUnavailablePartitions#2": (INTERNALS, HALF_A_NODE),
     "TopicCommandTest#testDescribeUnderMinIsrPartitions#2": (INTERNALS, HALF_A_NODE),

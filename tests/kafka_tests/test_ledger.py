@@ -95,11 +95,6 @@ def test_an_interrupted_run_says_nothing_of_methods_before_their_turn():
             "not offered",
             "a listener of security protocol SSL",
         ),
-        (
-            "AssertionFailedError: Should have been zero expired connections killed: 1(total=1.0)",
-            "failed",
-            reasons.LATE_LOGIN,
-        ),
         ("org.x.SomeException: said | so", "failed", "SomeException: said | so"),
     ],
 )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.image.acls import Acl, AclOperation
+from fencepost.machines.session import Principal
 from fencepost.sim.checks.i55_permissions import Permissions
 from fencepost.sim.options import draw_options
 from fencepost.sim.permission_oracle import Question, is_allowed
 from fencepost.sim.run import Plan, Run
 from fencepost.sim.tape import Tape
+from fencepost.wire.api import (
+    CreateDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from fencepost.wire.errors import ErrorCode
 
 from .permission_histories import ADA, NONE, ONE, acl, tell
 from .test_brokers import SMALL
@@ -39,6 +48,31 @@ def test_brokers_without_guests_have_no_authorizer() -> None:
         node.start()
     run.world.run_until(1_000_000)
     assert {broker.authorizer for broker in run.world.brokers.values()} == {None}
+
+
+def test_delegation_tokens_are_disabled_in_a_world() -> None:
+    """No simulated node has a secret key for them, and each says so as a node without one does."""
+    run = Run(Tape(1), Plan(base=replace(SMALL, warm_up_ms=1_500), draws_options=False))
+    for node in run.world.nodes.values():
+        node.start()
+    run.world.run_until(2_000_000)
+    ada = Principal("User", "ada")
+    create, renew = CreateDelegationTokenRequest(), RenewDelegationTokenRequest(hmac=b"x")
+    expire = ExpireDelegationTokenRequest(hmac=b"x")
+    decisions: list[Callable[[Controller], Decision]] = [
+        lambda controller: controller.security.decide_create_token(create, ada, "id", 1),
+        lambda controller: controller.security.decide_renew_token(renew, ada, 1),
+        lambda controller: controller.security.decide_expire_token(expire, ada, 1),
+    ]
+    asked = [
+        run.world.workload.submit(node, "token", decide)
+        for node in run.world.nodes.values()
+        if node not in run.world.brokers.values()
+        for decide in decisions
+    ]
+    run.world.run_until(4_000_000)
+    replies = [one.reply.error_code for one in asked if one.error is ErrorCode.NONE]
+    assert replies == [ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED] * 3, "one of them leads"
 
 
 def test_guests_are_drawn_in_some_worlds_with_brokers() -> None:

@@ -26,6 +26,7 @@ GUIDES = (
     "TABLES",
     "CHECKPOINTS",
     "REGISTRY",
+    "CONSOLE_RECORDS",
     "EXECUTORS",
     "AUDIT",
     "ARROW",

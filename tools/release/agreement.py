@@ -31,7 +31,7 @@ def disagreements(root: Path) -> list[str]:
     module = re.search(r'^__version__ = "(.+)"$', read(root, "src/fencepost/__init__.py"), re.M)
     if module is None or module[1] != version:
         found.append(f"fencepost.__version__ is {module and module[1]}, not {version}")
-    heading = re.search(r"^## (\S+?),? ?(.*)$", read(root, "CHANGELOG.md"), re.M)
+    heading = re.search(r"^## ([^\s,]+),? ?(.*)$", read(root, "CHANGELOG.md"), re.M)
     if heading is None or heading[1] != version:
         found.append(f"CHANGELOG.md begins with {heading and heading[1]}, not {version}")
     elif not re.fullmatch(r"\d{4}-\d\d-\d\d", heading[2]):

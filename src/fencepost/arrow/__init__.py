@@ -11,8 +11,9 @@ extra `arrow`.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from fencepost.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fencepost.arrow.errors import (
@@ -56,15 +57,5 @@ _MODULES = {
     "stream": "reading",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Spark's planning processes load parts of this package and need none of these.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Spark's planning processes load parts of this package and need none of these.
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

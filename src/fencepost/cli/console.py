@@ -43,6 +43,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
     )
     _add_serving_options(parser)
+    _add_sources(parser)
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "--diff",
@@ -56,12 +57,31 @@ def register(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="with --once or --diff: what the page is asked for",
     )
-    parser.add_argument(
-        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
-    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what else there is to show")
+    group.add_argument(
+        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
+    )
+    group.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="the checkpoint of a Spark query, for its page; repeatable",
+    )
+    group.add_argument(
+        "--recordings",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="a recording of a simulated run, or a directory of them, for its page; repeatable",
+    )
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +131,12 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     from fencepost.console.session import Options, Session
 
-    options = Options(allow_writes=arguments.allow_writes, registry=_registry(arguments.registry))
+    options = Options(
+        allow_writes=arguments.allow_writes,
+        registry=_registry(arguments.registry),
+        checkpoints=tuple(arguments.checkpoint),
+        recordings=tuple(map(_existing, arguments.recordings)),
+    )
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.diff is not None and arguments.once is not None:
         raise UsageError("--diff prints a page of its own: leave --once out")
@@ -120,6 +145,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once or --diff")
     return _serve(arguments, Session(config, options))
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise UsageError(f"--recordings {path}: there is no such file or directory")
+    return path
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:

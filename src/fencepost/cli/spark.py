@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fencepost.arrow.archives import Archive
-    from fencepost.arrow.checkpoint import Source
     from fencepost.arrow.storage import Storage
     from fencepost.client.cluster import Cluster
-    from fencepost.views.queries import FailedLook, QueryPartition, QueryView
+    from fencepost.views.queries import FailedLook, QueryView
 
 INTERVAL_S: Final = 2.0
 INTERVAL_MAX_S: Final = 3600.0
@@ -102,13 +100,14 @@ def watch(arguments: argparse.Namespace) -> int:
     from fencepost.arrow.errors import ReadError
     from fencepost.arrow.storage import StorageError, storage_at
     from fencepost.spark.lag import CLIENT_PROPERTIES
+    from fencepost.spark.query_look import look_at_query
 
     try:
         directory = storage_at(arguments.checkpoint)
         archive = _archive(arguments)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
         with open_cluster(arguments, **defaults) as cluster:
-            view = look(cluster, directory, archive)
+            view = look_at_query(cluster, directory, archive)
             _show(view, arguments)
             while not arguments.once:
                 time.sleep(arguments.interval)
@@ -131,63 +130,13 @@ def _look_again(
     """A look whose failure is shown in the view: the next one may work."""
     from fencepost.arrow.checkpoint import CheckpointError
     from fencepost.arrow.errors import ReadError
+    from fencepost.spark.query_look import look_at_query
     from fencepost.views.queries import FailedLook
 
     try:
-        return look(cluster, directory, archive)
+        return look_at_query(cluster, directory, archive)
     except (CheckpointError, ClientError, ReadError) as error:
         return FailedLook(str(error))
-
-
-def look(cluster: Cluster, directory: Path | Storage, archive: Archive | None = None) -> QueryView:
-    """The query's checkpoint, held against the cluster. CheckpointError, ClientError,
-    ArchiveReadError."""
-    from fencepost.arrow.checkpoint import read_checkpoint
-    from fencepost.views.queries import QueryView
-
-    checkpoint = read_checkpoint(directory)
-    rows = [row for source in checkpoint.sources for row in _rows(cluster, source, archive)]
-    return QueryView(
-        checkpoint.query_id,
-        checkpoint.state,
-        checkpoint.planned_batch,
-        checkpoint.committed_batch,
-        [source.name for source in checkpoint.sources if not source.is_topics],
-        rows,
-    )
-
-
-def _rows(cluster: Cluster, source: Source, archive: Archive | None) -> Iterator[QueryPartition]:
-    """A source's partitions, those that are new in the planned batch among them."""
-    from fencepost.arrow.offsets import Position, StreamOffset
-    from fencepost.spark.lag import measure_lag
-    from fencepost.views.queries import QueryPartition
-
-    planned, committed = source.planned or StreamOffset({}), source.committed or StreamOffset({})
-    begins = {where: Position(offset) for where, offset in planned.begins.items()}
-    begins.update(committed.positions)  # `begins` are of partitions that had no other beginning
-    asked = StreamOffset(
-        {**planned.positions, **begins}, {**planned.topic_ids, **committed.topic_ids}
-    )
-    now_ms = time.time() * 1000
-    for where, lag in sorted(measure_lag(cluster, asked, archive=archive).items()):
-        begin, end = begins.get(where), planned.positions.get(where)
-        oldest_ms = lag.oldest_unread_ms if begin else None
-        yield QueryPartition(
-            source.name,
-            where.topic,
-            where.partition,
-            begin.offset if begin else None,
-            end.offset if end else None,
-            lag.start_offset,
-            lag.end_offset,
-            lag.records_behind if begin else None,
-            lag.leader_epoch,
-            oldest_ms,
-            None if oldest_ms is None else max(0, int(now_ms - oldest_ms)),
-            lag.condition,
-            None if lag.loss is None else lag.loss.detail,
-        )
 
 
 def _show(view: QueryView | FailedLook, arguments: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """`fencepost testing`: brokers with faults on demand, for tests in any language.
 
 `cluster` runs what `fencepost.testing.Cluster` is, `proxy` what `fencepost.testing.Proxy` is, with
-a control port, until Ctrl-C.
+a control port, until Ctrl-C. `certificates` writes keys and certificates for TLS.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.node_options import add_override_option
+from fencepost.cli.testing_certificates import register_certificates
 
 if TYPE_CHECKING:
     from fencepost.testing.cluster import Cluster
@@ -66,6 +67,7 @@ def register(subparsers: Any) -> None:
     )
     proxy.add_argument("--port", type=int, help="where clients begin (default: any free one)")
     proxy.set_defaults(run=run, make=_proxy)
+    register_certificates(actions)
     for one in (cluster, proxy):
         one.add_argument(
             "--control-port", type=int, default=0, help="default: any free one; it is printed"

@@ -11,8 +11,9 @@ producer, and a blocking client no event loop.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from fencepost.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -58,14 +59,4 @@ _MODULES = {
     "TopicPartition": "metadata",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

@@ -39,7 +39,7 @@ SHORT: Final = 24
 
 def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
     """The whole document; `path` is the page's own, quoted and with its query. `csrf` is the token
-    that a form of it has."""
+    that a form of it has; such a page is not to be had as JSON."""
     return _document(
         page.title,
         h.fragment[
@@ -47,7 +47,7 @@ def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
                 h.a(".name", href="/")["Fencepost"],
                 h.nav(aria_label="Pages")[
                     (_link(kind.path, kind.label, path) for kind in PAGES if kind.label),
-                    _link("/writes", "Changes", path) if standing.allows_writes else None,
+                    _link("/writes", "Writes", path) if standing.allows_writes else None,
                 ],
                 h.span(".cluster", title="the cluster's id")[standing.cluster_id],
                 h.button(type="button", data_pause=True, aria_pressed="false", hidden=True)[
@@ -118,18 +118,18 @@ def main(page: Page, path: str, standing: Standing, csrf: str) -> h.Element:
         (_section(section) for section in page.sections),
         page.more is not None and h.p(".more")[h.a(href=page.more)["More"]],
         None if page.confirm is None else _confirm(page.confirm, csrf),
-        _footer(page, path, standing),
+        _footer(page, path, standing, has_json=not csrf),
     ]
 
 
-def _footer(page: Page, path: str, standing: Standing) -> h.Element:
+def _footer(page: Page, path: str, standing: Standing, has_json: bool) -> h.Element:
     age_ms = max(standing.at_ms - page.taken_at_ms, 0)
     return h.footer[
         h.p[
             f"as of {iso_time(page.taken_at_ms)}, ",
             h.span(".age", data_age_ms=str(age_ms))[age_text(age_ms)],
-            f" ago; {cost_of(page)} · ",
-            h.a(href="/api" + path)["JSON"],
+            f" ago; {cost_of(page)}",
+            (" · ", h.a(href="/api" + path)["JSON"]) if has_json else None,
         ],
         h.p[standing.load_text],
     ]
@@ -238,7 +238,7 @@ def _table(table: Table, section_heading: str) -> h.Element:
         h.table[
             h.caption(unseen)[caption],
             h.thead[h.tr[(_heading(table, heading, name) for heading, name in columns)]],
-            h.tbody[(_row(table, columns, number) for number in range(len(table.rows)))],
+            h.tbody[(_row(table, columns, *place) for place in enumerate(_keys(table)))],
         ]
     ]
 
@@ -303,7 +303,7 @@ def _caption(table: Table | Matrix) -> str:
     return f"{table.caption}: {len(table.rows)} of {table.total}"
 
 
-def _row(table: Table, columns: list[tuple[str, str]], number: int) -> Markup:
+def _row(table: Table, columns: list[tuple[str, str]], number: int, key: str | None) -> Markup:
     """A row, put together as text: lists have thousands of cells, and an element for each of them
     takes five times as long. All that is not ours is escaped here."""
     level = table.levels[number] if table.levels else None
@@ -318,16 +318,27 @@ def _row(table: Table, columns: list[tuple[str, str]], number: int) -> Markup:
         if link is not None:
             shown = Markup('<a href="{}">{}</a>').format(link, shown)
         is_short = len(text) <= SHORT
-        kind = ' class="number"' if _is_number(value) else ' class="short"' if is_short else ""
+        kind = "number" if _is_number(value) else "short" if is_short else "long"
         if place == 0:
             letter = h.fragment[_letter(level)]
-            cells.append(f'<th scope="row"{kind}>{letter}{shown}</th>')
+            cells.append(f'<th scope="row" class="{kind}">{letter}{shown}</th>')
         else:
-            cells.append(f"<td{kind}>{shown}</td>")
-    # By its first cell the script finds a row again after a look.
-    key = escape(_cell_text(getattr(row, columns[0][1])))
-    start = f'<tr data-key="{key}"' + ("" if level is None else f' class="{level}"')
-    return Markup(f"{start}>{''.join(cells)}</tr>")
+            cells.append(f'<td class="{kind}">{shown}</td>')
+    start = "<tr" if key is None else f'<tr data-key="{escape(key)}"'
+    classed = "" if level is None else f' class="{level}"'
+    return Markup(f"{start}{classed}>{''.join(cells)}</tr>")
+
+
+def _keys(table: Table) -> Sequence[str | None]:
+    """By which the script finds rows again after a look: their links, else their first cells; by
+    their places where these are not different."""
+    first = next(iter(table.kind.columns.values()))
+    linked = next(iter(table.links.values()), None) or [None] * len(table.rows)
+    keys = [
+        link or _cell_text(getattr(row, first))
+        for link, row in zip(linked, table.rows, strict=True)
+    ]
+    return keys if len(set(keys)) == len(keys) else [None] * len(keys)
 
 
 def _cell_text(value: object) -> str:

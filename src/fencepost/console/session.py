@@ -57,16 +57,11 @@ class CountingCluster(AsyncCluster):
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the console's owner chose: whether pages may change the cluster, directories of Spark
-    checkpoints, of audits and of simulator recordings, the audit log's file, seconds between
-    looks."""
+    checkpoints (as commands take them) and of simulator recordings, seconds between looks."""
 
     allow_writes: bool = False
-    checkpoints: tuple[Path, ...] = ()
-    audits: tuple[Path, ...] = ()
+    checkpoints: tuple[str, ...] = ()
     recordings: tuple[Path, ...] = ()
-    audit_log: Path | None = None
-    faults: str | None = None
-    """The address of a test cluster's control (`fencepost testing`), None without faults."""
     interval_s: float = INTERVAL_S
     registry: str | None = None
     """The address of a schema registry to decode records by, None without one."""

@@ -7,8 +7,9 @@ beside it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fencepost.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fencepost.testing.cluster import Cluster
@@ -41,9 +42,5 @@ _MODULES = {
     "Truncation": "truncation",
 }
 
-
-def __getattr__(name: str) -> Any:
-    # When it is asked for: the processes that nodes are copied from need none of this.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+# The processes that nodes are copied from need none of these.
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

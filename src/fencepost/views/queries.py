@@ -86,6 +86,27 @@ class QueryView(View, frozen=True):
         return f"batch {planned} planned, {'none' if committed is None else committed} committed"
 
 
+class CheckpointRow(View, frozen=True):
+    """A checkpoint in a list: what its files say; the cluster is not asked. `error` is why it
+    cannot be read."""
+
+    columns: ClassVar = {
+        "checkpoint": "name",
+        "query": "query",
+        "state": "state",
+        "planned": "planned",
+        "committed": "committed",
+        "error": "error",
+    }
+
+    name: str
+    query: str | None
+    state: str | None
+    planned: int | None
+    committed: int | None
+    error: str | None = None
+
+
 class FailedLook(View, frozen=True):
     """Why a query could not be looked at just now."""
 

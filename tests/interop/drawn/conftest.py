@@ -16,6 +16,9 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.min.session.timeout.ms": "100",
+    # Brokers delete at times of their own: records, which are of 2023; groups without offsets.
+    "log.retention.ms": "-1",
+    "offsets.retention.check.interval.ms": "86400000",
     # Histories do not end their fetch sessions, and which one is evicted is not compared.
     "max.incremental.fetch.session.cache.slots": "1000000",
 }

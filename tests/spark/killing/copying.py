@@ -23,6 +23,7 @@ from fencepost.spark import in_batch
 from fencepost.spark.archive import archive_topics
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.tables import latest
+from tests.spark.late_workers import run_despite_late_workers
 
 BATCH_RECORDS = "40"
 
@@ -118,7 +119,8 @@ def main(settings: str, job: str, *arguments: str) -> None:
     servers, source, target, checkpoint = arguments
     for line in sys.stdin:
         first, end = map(int, line.split())
-        try:
+
+        def run(first: int = first, end: int = end) -> None:
             if job == "write":
                 write(spark, servers, target, first, end)
             elif job == "each-batch":
@@ -129,6 +131,9 @@ def main(settings: str, job: str, *arguments: str) -> None:
                 archive(spark, servers, source, f"{checkpoint}-archive")
             else:
                 copy(spark, servers, source, target, checkpoint)
+
+        try:
+            run_despite_late_workers(run)
         except Exception as error:  # noqa: BLE001  (whatever it is, the next run must put it right)
             print("failed", repr(str(error))[:2000], flush=True)
         else:

@@ -42,7 +42,9 @@ class JobProcess:
 
     def _start(self) -> subprocess.Popen[str]:
         if self.process is None:
-            python_path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+            python_path = os.pathsep.join(
+                filter(None, (str(HERE), str(HERE.parents[2]), os.environ.get("PYTHONPATH")))
+            )
             environ = {"PYTHONPATH": python_path, "FENCEPOST_TEST_KILL": str(self.armed)}
             settings = self.machines.spark_settings
             settings |= {f"spark.executorEnv.{name}": value for name, value in environ.items()}

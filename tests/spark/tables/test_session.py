@@ -11,9 +11,9 @@ import pytest
 
 from fencepost.arrow.storage import storage_at
 from fencepost.cli.main import main
-from fencepost.cli.spark import look
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
+from fencepost.spark.query_look import look_at_query
 from fencepost.spark.tables import MergeOptions, TableError, latest, read, read_errors
 from fencepost.spark.tables.upkeep import verify
 from fencepost.spark.tables.versions import Version, Versions
@@ -104,7 +104,7 @@ def test_a_topic_of_changes_becomes_a_table(
     assert verify(versions) == (versions.require_newest(), [])
     assert read(spark, place, version=2).count() == 40
     assert spark.read.parquet(f"file:{place}/current").count() == len(expected)
-    view = look(cluster, place / "_table/checkpoint")
+    view = look_at_query(cluster, place / "_table/checkpoint")
     assert sum(one.lag or 0 for one in view.partitions) == 0
     with pytest.raises(TableError, match="column name is string"):
         run(schema="id long, name long")

@@ -158,6 +158,7 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
             f"{one.topic}-{one.partition}: consumers of read_committed stop at offset"
             f" {one.last_stable_offset} of {one.log_end_offset}: a transaction is open from there.",
             "warning",
+            path_to("transactions", explain=f"{one.topic}:{one.partition}"),
         )
         for one in ranges
         if one.last_stable_offset is not None and one.last_stable_offset < one.log_end_offset

@@ -11,6 +11,7 @@ from fencepost.console.pages.access import access
 from fencepost.console.pages.batches import batches
 from fencepost.console.pages.brokers import broker, brokers
 from fencepost.console.pages.changes import changes, sample
+from fencepost.console.pages.checkpoints import checkpoint, checkpoints
 from fencepost.console.pages.configs import configs
 from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
@@ -102,6 +103,14 @@ PAGES: Final = (
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
     PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
+    PageKind("checkpoints", "/checkpoints", checkpoints, "Spark", "checkpoints of Spark's queries"),
+    PageKind(
+        "checkpoint",
+        "/checkpoints/{checkpoint}",
+        checkpoint,
+        None,
+        "a query: how far it is behind, and what of it the log has lost",
+    ),
     PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs"),
     PageKind("replay", "/replays/{recording}", replay, None, "a simulated run, step by step"),
 )

@@ -100,8 +100,8 @@ class Cursor:
 
     @property
     def fetch_bytes(self) -> int:
-        """How many bytes to ask for."""
-        return FETCH_BYTES_MAX
+        """How many bytes to ask for: few at first, since few records may do."""
+        return min(FETCH_BYTES_MAX, max(2 * FETCH_BYTES_MIN, GROWTH * self.tally.bytes))
 
     def take(self, fetched: Fetched, make: Make, limit: int, is_spent: Spent) -> None:
         """Go through an answer, until `limit` records are ready or the look is to end. Raises

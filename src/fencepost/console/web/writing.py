@@ -45,7 +45,7 @@ def write_routes(session: Session) -> list[BaseRoute]:
             Sentence(f"{kind.title}: {kind.what}", link=path_to("writes", kind.name))
             for kind in WRITES
         ]
-        page = Page("Changes", [Section("", found)], now_ms(), refresh_s=None)
+        page = Page("Writes", [Section("", found)], now_ms(), refresh_s=None)
         return _answer(session, request, page, 200, csrf)
 
     routes: list[BaseRoute] = [Route("/writes", listing, methods=["GET"])]

@@ -41,7 +41,7 @@ async def reset_offsets(session: Session, asked: Asked) -> Plan:
     async def carry_out(session: Session) -> str:
         chosen = {where: CommittedOffset(offset, -1, "") for where, offset in targets.items()}
         await session.run(altering_group_offsets(session.cluster, group, chosen))
-        return f"{count(len(targets), 'offset')} of group {group} was set."
+        return f"Set {count(len(targets), 'offset')} of group {group}."
 
     audited = {str(where): offset for where, offset in sorted(targets.items())}
     return Plan(group, diff, carry_out, audited=audited)

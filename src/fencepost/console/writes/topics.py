@@ -90,7 +90,7 @@ async def alter_configs(session: Session, asked: Asked) -> Plan:
 
     async def carry_out(session: Session) -> str:
         await session.run(altering_configs(session.cluster, TOPIC_RESOURCE, info.name, changes))
-        return f"{count(len(changes), 'config')} of topic {info.name} was altered."
+        return f"Altered {count(len(changes), 'config')} of topic {info.name}."
 
     diff = []
     for key, value in sorted(wanted.items()):

@@ -108,7 +108,9 @@ class AclIndex:
         elif there.pop(principal, None) is not None and not there:
             del self._places[place]
             self._count_length(place, -1)
-        kinds = {rule.allows for rule in rules}
+        # A pattern of another type, which no controller writes, is for no resource.
+        is_pattern = place[1] in (Pattern.LITERAL, Pattern.PREFIXED)
+        kinds = {rule.allows for rule in rules if is_pattern}
         for allows in (True, False):
             held = self._held.setdefault((place[0], principal, allows), {})
             if allows in kinds:

@@ -80,7 +80,10 @@ class PartitionRules:
 
     def advances_by_metadata(self) -> bool:
         """Whether a leader that hears of another in-sync set, or of brokers that may be in sync no
-        longer, looks who of those that wait has waited for nobody else (KAFKA-14334)."""
+        longer, looks who of those that wait has waited for nobody else (KAFKA-14334).
+
+        Always; it is a rule since it is asked in two places, which one ablation changes together.
+        """
         return True
 
     def isr_to_acknowledge_with(

@@ -7,6 +7,8 @@ without the plugin.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fencepost.machines.group.coordinator import GroupCoordinator
@@ -41,45 +43,62 @@ def delete_groups(
     results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in group_ids}
     outstanding = len(group_ids)
 
-    def ask(group_id: str) -> None:
-        def forget(coordinator: GroupCoordinator, token: Any) -> Decision:
-            return coordinator.of_type(ShareGroups).offsets.forget(group_id, token)
-
-        def on_forgotten(error: ErrorCode, reply: ForgetReply | None) -> None:
-            """Share coordinators forget a share group before its own coordinator does."""
-            error = error if reply is None else reply.error
-            if error:
-                on_reply(error, None)
-            elif reply is None or reply.message is None or groups.share_states is None:
-                groups.submit(group_id, decide, on_reply)
-            else:
-                groups.share_states.delete(reply.message, on_deleted)
-
-        def on_deleted(error: ErrorCode, failures: Failures) -> None:
-            for reason, _ in failures.values():
-                error = reason
-            if error:
-                on_reply(error, None)
-            else:
-                groups.submit(group_id, decide, on_reply)
-
-        def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-            return coordinator.decide_delete_groups([group_id], token)
-
-        def on_reply(error: ErrorCode, answer: list[DeletableGroupResult] | None) -> None:
-            nonlocal outstanding
-            code = int(error) if answer is None else answer[0].error_code
-            results[group_id].error_code = code
-            outstanding -= 1
-            if outstanding == 0:
-                context.reply(DeleteGroupsResponse(results=list(results.values())))
-
-        if refusal := access.refusal(context, DELETE_GROUP, group_id):
-            on_reply(refusal, None)
-        else:
-            groups.submit(group_id, forget, on_forgotten)
+    def take(group_id: str, error_code: int) -> None:
+        nonlocal outstanding
+        results[group_id].error_code = error_code
+        outstanding -= 1
+        if outstanding == 0:
+            context.reply(DeleteGroupsResponse(results=list(results.values())))
 
     for group_id in group_ids:
-        ask(group_id)
+        if refusal := access.refusal(context, DELETE_GROUP, group_id):
+            take(group_id, int(refusal))
+        else:
+            _Deletion(groups, group_id, partial(take, group_id)).begin()
         yield None
     return None
+
+
+class _Deletion:
+    """One group is deleted: share coordinators forget a share group before its own does."""
+
+    def __init__(
+        self, groups: GroupCoordinators, group_id: str, on_result: Callable[[int], None]
+    ) -> None:
+        self._groups = groups
+        self._group_id = group_id
+        self._on_result = on_result
+        """Takes the error code."""
+
+    def begin(self) -> None:
+        """Ask the group's coordinator what share coordinators know of the group."""
+        self._groups.submit(self._group_id, self._forget, self._forgotten)
+
+    def _forget(self, coordinator: GroupCoordinator, token: Any) -> Decision:
+        return coordinator.of_type(ShareGroups).offsets.forget(self._group_id, token)
+
+    def _forgotten(self, error: ErrorCode, reply: ForgetReply | None) -> None:
+        states, error = self._groups.share_states, error if reply is None else reply.error
+        if error:
+            self._on_result(int(error))
+        elif reply is None or reply.message is None or states is None:
+            self._delete()
+        else:
+            states.delete(reply.message, self._states_deleted)
+
+    def _states_deleted(self, error: ErrorCode, failures: Failures) -> None:
+        for reason, _ in failures.values():
+            error = reason
+        if error:
+            self._on_result(int(error))
+        else:
+            self._delete()
+
+    def _delete(self) -> None:
+        self._groups.submit(self._group_id, self._decide, self._deleted)
+
+    def _decide(self, coordinator: GroupCoordinator, token: Any) -> Decision:
+        return coordinator.decide_delete_groups([self._group_id], token)
+
+    def _deleted(self, error: ErrorCode, answer: list[DeletableGroupResult] | None) -> None:
+        self._on_result(int(error) if answer is None else answer[0].error_code)

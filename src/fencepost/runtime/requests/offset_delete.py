@@ -1,9 +1,6 @@
 """OffsetDelete (key 47) v0: forget positions in topics that the group does not read (KIP-496).
 
-A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, whether it exists or not. Where
-no partition is left for the coordinator, the answer has no error of the group's, as Kafka's. Where
-some are left, Kafka drops the group's error, too, and says nothing about these partitions; here the
-group's error is the answer.
+A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
 """
 
 from __future__ import annotations
@@ -50,9 +47,7 @@ def offset_delete(
         return coordinator.decide_offset_delete(request, token)
 
     def on_reply(error: ErrorCode, response: OffsetDeleteResponse | None) -> None:
-        if refused and not asked:
-            response = OffsetDeleteResponse(topics=refused)
-        elif response is None:
+        if response is None:
             response = OffsetDeleteResponse(error_code=int(error))
         elif response.error_code == ErrorCode.NONE:
             _merge(response, refused)

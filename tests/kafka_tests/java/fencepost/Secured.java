@@ -149,8 +149,8 @@ final class Secured {
         }
         values.put(prefix + "location", file.toString());
         values.put(prefix + "type", "PKCS12");
-        if (hasKeys) {
-            values.remove(keyPasswordKey);
+        if (hasKeys) { // in the new store the key has the store's; left out, one without a prefix would count
+            values.put(keyPasswordKey, new String(password));
         }
     }
 

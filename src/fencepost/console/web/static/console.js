@@ -184,9 +184,10 @@
     const most = Number(box.dataset.rowsMax);
     let source = null, last = "", shown = 0, missed = 0, skipped = 0, problem = "", said = 0;
     const say = (state) => {
-      const parts = [state, `${shown} records`];
-      if (missed) parts.push(`${missed} records not shown`);
-      if (skipped) parts.push(`${skipped} offsets skipped`);
+      const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+      const parts = [state, count(shown, "record")];
+      if (missed) parts.push(`${count(missed, "record")} not shown`);
+      if (skipped) parts.push(`${count(skipped, "offset")} skipped`);
       if (problem) parts.push(problem);
       status.textContent = parts.join("; ");
       said = Date.now();
@@ -242,6 +243,10 @@
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-tail]").forEach(follow);
   });
+})();
+
+// Matrices by keyboard.
+(() => {
   // The arrow keys move between the cells of a matrix; one of them is in the order of Tab.
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   document.addEventListener("keydown", (event) => {
@@ -257,5 +262,4 @@
     to.focus();
     event.preventDefault();
   });
-  setTimeout(next, 5000);
 })();

@@ -1,0 +1,1 @@
+"""What people install: wheels, containers, units of systemd and of Kubernetes."""
