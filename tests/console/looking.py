@@ -42,7 +42,7 @@ def in_session(bootstrap: str, look: Callable[[Session], Awaitable[T]]) -> T:
 async def page_of(session: Session, name: str, **values: str) -> Page:
     """A page, of which all three renderings can be made."""
     page = await make_page(page_named(name), session, Asked(values))
-    html.document(page, "/", STANDING)
+    html.document(page, "/", session.standing())
     text_of(page)
     document_of(page)
     return page
