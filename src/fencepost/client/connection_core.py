@@ -7,6 +7,7 @@ answered first.
 
 from __future__ import annotations
 
+import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
@@ -111,4 +112,5 @@ class ConnectionCore(ABC):
         self.session_ends_at = None
         lifetime_ms = yield from authenticate(self.security, host=self.address, token=token)
         if lifetime_ms > 0:
-            self.session_ends_at = time.monotonic() + renewal_after_ms(lifetime_ms) / 1000
+            after_ms = renewal_after_ms(lifetime_ms, random.random())
+            self.session_ends_at = time.monotonic() + after_ms / 1000

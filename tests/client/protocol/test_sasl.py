@@ -145,6 +145,6 @@ def test_scram_ends_only_when_the_server_has_proved_itself():
     ],
 )
 def test_a_session_is_renewed_before_it_ends(lifetime_ms, earliest_ms, latest_ms):
-    drawn = [renewal_after_ms(lifetime_ms) for _ in range(200)]
+    drawn = [renewal_after_ms(lifetime_ms, part / 200) for part in range(200)]
     assert min(drawn) >= earliest_ms and max(drawn) <= latest_ms
     assert len(set(drawn)) > 1 or earliest_ms == latest_ms

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -329,7 +330,7 @@ class PeerConnection(asyncio.Protocol):
         if lifetime_ms > 0:
             from fencepost.client.protocol.sasl import renewal_after_ms
 
-            after_s = renewal_after_ms(lifetime_ms) / 1000
+            after_s = renewal_after_ms(lifetime_ms, random.random()) / 1000
             self._session_ends_at = time.monotonic() + after_s
             self._session_ends = self._loop.call_later(after_s, self._note_end)
         self.usable = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import random
 import secrets
 from collections.abc import Generator
 from typing import Any, Final
@@ -85,10 +84,10 @@ def authenticate(
         message = exchange.next(bytes(answer.auth_bytes))
 
 
-def renewal_after_ms(lifetime_ms: int) -> float:
+def renewal_after_ms(lifetime_ms: int, drawn: float) -> float:
     """How many milliseconds after a login the connection has to log in again (KIP-368), so that no
-    request reaches the broker behind the session's end."""
-    part_ms = lifetime_ms * random.uniform(SESSION_PART_MIN, SESSION_PART_MAX)
+    request reaches the broker behind the session's end. `drawn` is a random number up to 1."""
+    part_ms = lifetime_ms * (SESSION_PART_MIN + drawn * (SESSION_PART_MAX - SESSION_PART_MIN))
     earliest_ms = min(part_ms, RENEWAL_INTERVAL_MS)
     return max(earliest_ms, min(part_ms, lifetime_ms - SESSION_MARGIN_MS))
 
