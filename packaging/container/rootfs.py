@@ -88,7 +88,12 @@ def lay_out(installed: Path, root: Path) -> None:
     shutil.copytree(installed, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("bin", "share"):  # programs that name the Python that built it, manual pages
         shutil.rmtree(target / name, ignore_errors=True)
+    for path in target.glob("zstandard/_cffi*.so"):  # of PyPy; CPython has backend_c
+        path.unlink()
     put_libraries(root)
+    if strip := shutil.which("strip"):
+        for path in list(elf_files(root)):
+            subprocess.run([strip, "--strip-debug", path], check=True)
     if AUTHORITIES.exists():
         put(AUTHORITIES.resolve(), root)
         put(AUTHORITIES, root)

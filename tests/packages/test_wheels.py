@@ -62,7 +62,7 @@ def test_a_wheel_is_whole_and_works_where_nothing_else_is(
     wheel = wheel_of(version, wheels, sdist, release)
     modules = release.contents.modules_of(ROOT / "src")
     assert release.contents.wheel_findings(wheel, modules, release.build.machine_paths()) == []
-    run(sys.executable, "-m", "check_wheel_contents", wheel, cwd=tmp_path)
+    run(sys.executable, "-m", "check_wheel_contents", wheel, cwd=ROOT)
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, cwd=tmp_path)
     python = installed(version, wheel, tmp_path / "environment")
     print(f"\n{wheel.name}, {wheel.stat().st_size:,} bytes")
