@@ -128,6 +128,17 @@ def test_members_of_a_consumer_group_stand_on_its_epochs(served: str, topic: str
     assert "<svg" in text and "style=" not in text, "the content security policy lets no styles in"
 
 
+def test_a_group_without_offsets_is_not_said_to_have_read(served: str, topic: str, browse):
+    group = f"g-{topic}"
+    settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest"}
+    with Client(served, **settings) as client, Consumer(client, [topic]) as consumer:
+        eventually(lambda: consumer.poll(100) is not None and len(consumer.assignment) == 2)
+        page = browse(served).get(f"/api/groups/{group}").json()
+    (sentence,) = section(page, "Lag")["sentences"]
+    assert sentence["text"] == "Of 2 partitions the group has committed no offset yet."
+    assert sentence["level"] == "note"
+
+
 def test_a_share_group_has_its_members_and_offsets(served: str, topic: str, browse):
     group = f"s-{topic}"
     console = browse(served)

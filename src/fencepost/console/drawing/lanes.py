@@ -13,6 +13,7 @@ TIME: Final = 80.0
 LANE: Final = 150.0
 ROW: Final = 26.0
 TOP: Final = 34.0
+WIDTH_MIN: Final = 640.0
 WORDS_MAX: Final = 60
 """Characters of a label; the whole text is in the title that a reader sees on pointing at it."""
 
@@ -20,7 +21,7 @@ WORDS_MAX: Final = 60
 def lanes(caption: str, steps: Sequence[StoryStep], nodes: Sequence[int]) -> Drawing:
     """The steps between these nodes, which are in lanes from left to right."""
     places = {node: TIME + LANE * (number + 0.5) for number, node in enumerate(nodes)}
-    width = TIME + LANE * max(1, len(nodes))
+    width = max(WIDTH_MIN, TIME + LANE * len(nodes))
     height = TOP + ROW * (len(steps) + 1)
     parts = [
         piece

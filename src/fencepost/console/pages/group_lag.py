@@ -80,6 +80,10 @@ def _sentence(
 ) -> Sentence:
     lagging = [one for one in rows if one.lag]
     total = sum(one.lag or 0 for one in lagging)
+    unknown = sum(one.lag is None for one in rows if one.partition is not None)
+    if not lagging and unknown:
+        what = "no offset" if unknown == len(rows) else f"no offset in {unknown} of them"
+        return Sentence(f"Of {count(len(rows), 'partition')} the group has committed {what} yet.")
     if not lagging:
         return Sentence("The group has read everything.", "good")
     if len(unread) == len(lagging) and all(

@@ -16,7 +16,7 @@ DRAWN_MAX: Final = 40
 
 RUNGS_MAX: Final = 12
 ROW: Final = 22.0
-LEFT: Final = 260.0
+LEFT: Final = 280.0
 RUNG: Final = 56.0
 
 
@@ -73,7 +73,7 @@ def _ladder(group_epoch: int, assignment_epoch: int, members: Sequence[tuple[str
     lines = [f"group epoch {group_epoch}, assignment of epoch {assignment_epoch}"]
     for number, (name, epoch) in enumerate(drawn):
         y = _y(number) + ROW / 2
-        parts.append(svg.label(LEFT - 30, y + 4, _short(name), text_anchor="end"))
+        parts.append(svg.label(LEFT - 16, y + 4, _short(name), text_anchor="end"))
         if epoch >= 0:
             x = LEFT + max(0, epoch - first) * RUNG
             kind = "late" if epoch < assignment_epoch else "reached"
@@ -92,4 +92,4 @@ def _y(row: int) -> float:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 34 else f"{name[:16]}…{name[-16:]}"
+    return name if len(name) <= 36 else f"{name[:16]}…{name[-16:]}"
