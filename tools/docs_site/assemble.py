@@ -17,6 +17,7 @@ GUIDES = (
     "GUIDE",
     "OPERATIONS",
     "CONSOLE",
+    "CONSOLE_RECORDS",
     "SECURING",
     "CLIENT",
     "MIGRATING",
@@ -26,7 +27,6 @@ GUIDES = (
     "TABLES",
     "CHECKPOINTS",
     "REGISTRY",
-    "CONSOLE_RECORDS",
     "EXECUTORS",
     "AUDIT",
     "ARROW",
@@ -40,6 +40,7 @@ GUIDES = (
     "PERFORMANCE",
     "SCALE",
     "CONTRIBUTING",
+    "RELEASING",
     "CHANGELOG",
     "SECURITY",
 )
