@@ -32,6 +32,7 @@ from fencepost.console.session import Session  # noqa: E402
 from fencepost.console.web.application import application  # noqa: E402
 from fencepost.console.web.tails import TAILS_MAX  # noqa: E402
 from fencepost.testing import Cluster  # noqa: E402
+from tests.console.looking import STANDING  # noqa: E402
 from tests.waiting import DEADLINE_S, eventually  # noqa: E402
 
 
@@ -219,6 +220,6 @@ def test_the_page_of_a_tail_has_buttons_and_no_rows(cluster, port):
 
 def test_a_live_tables_path_is_escaped():
     block = Live("c", '/x?"><script>', ["<b>"])
-    shown = document(Page("t", [Section("", [], [block])], 0), "/", "")
+    shown = document(Page("t", [Section("", [], [block])], 0), "/", STANDING)
     assert "<script>" not in shown.replace('<script src="/static', "")
     assert "<b>" not in shown

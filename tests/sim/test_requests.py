@@ -11,17 +11,20 @@ from fencepost.broker.net.registry import ROUTES
 from fencepost.runtime.requests.consumer_group_heartbeat import consumer_group_heartbeat
 from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.share_fetch import share_fetch
+from fencepost.runtime.requests.streams_group_heartbeat import streams_group_heartbeat
 from fencepost.sim.brokers.arrived_request import ArrivedRequest
 from fencepost.sim.brokers.requests import HANDLERS
 from fencepost.sim.oracle import Violation
 from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fencepost.wire.api.heartbeat import HeartbeatResponse
 from fencepost.wire.api.share_fetch import ShareFetchRequest
+from fencepost.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from fencepost.wire.message import Message
 
 DECIDE: dict[type[Message], Any] = {
     ConsumerGroupHeartbeatRequest: consumer_group_heartbeat,
     ShareFetchRequest: share_fetch,
+    StreamsGroupHeartbeatRequest: streams_group_heartbeat,
 }
 """What the broker's handler asks where it does something besides."""
 

@@ -28,7 +28,7 @@ def _row(name: str, place: str) -> CheckpointRow:
     except (CheckpointError, OSError) as error:
         return CheckpointRow(name, None, None, None, None, str(error))
     return CheckpointRow(
-        name, found.query_id, found.state, found.planned_batch, found.committed_batch
+        name, found.query_id, found.state, found.planned_batch, found.committed_batch, None
     )
 
 

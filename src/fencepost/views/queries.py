@@ -104,7 +104,7 @@ class CheckpointRow(View, frozen=True):
     state: str | None
     planned: int | None
     committed: int | None
-    error: str | None = None
+    error: str | None
 
 
 class FailedLook(View, frozen=True):
