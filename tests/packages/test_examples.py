@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,8 @@ from fencepost.testing.ports import free_ports
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TIMEOUT_S = 300
+ATTEMPTS = 100
+NODES_PORTS = (0, 1, 2, 100, 101, 102, 200, 201, 202)
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:
@@ -51,12 +55,23 @@ def test_an_applications_tests_pass_with_unittest(tmp_path: Path):
     assert "\nOK\n" in run(*command, cwd=place)
 
 
+def first_port() -> int:
+    """A port from which on all are free that the script `nodes` listens on."""
+    for _ in range(ATTEMPTS):
+        (port,) = free_ports(1)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for of in NODES_PORTS:
+                stack.enter_context(socket.create_server(("127.0.0.1", port + of)))
+            return port
+    raise AssertionError("no such ports")
+
+
 @pytest.mark.long
 def test_an_operators_three_nodes_begin_where_they_were(tmp_path: Path):
     place = copied("nodes", tmp_path)
     program = Path(sys.executable).parent / "fencepost"
     nodes = tmp_path / "cluster"
-    (port,) = free_ports(1)
+    port = first_port()
     variables = {"FENCEPOST_NODES_PORT": str(port), "FENCEPOST": str(program)}
     reach = ["-b", f"127.0.0.1:{port}", "--client-config", nodes / "tls" / "admin.properties"]
     try:
