@@ -86,17 +86,6 @@ def test_other_hosts_are_not_answered(browser, host: str):
     assert "orders" not in answer.text
 
 
-def test_vendored_files_are_what_was_published():
-    import hashlib
-
-    import fencepost.console.web as web
-
-    static = Path(web.__file__).parent / "static"
-    for line in (static / "vendored.sha256").read_text().splitlines():
-        digest, name = line.split()
-        assert hashlib.sha256((static / name).read_bytes()).hexdigest() == digest
-
-
 def test_the_document_names_every_page():
     text = (Path(__file__).parents[2] / "docs" / "CONSOLE.md").read_text(encoding="utf-8")
     for kind in PAGES:
