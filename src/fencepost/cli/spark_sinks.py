@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
+from fencepost.cli.times import now_ms
 from fencepost.client.errors import BrokerError
 from fencepost.client.open_transactions import Outcome
 from fencepost.wire.errors import ErrorCode
@@ -133,7 +133,7 @@ def keep(arguments: argparse.Namespace) -> int:
     if not 0 <= days < float("inf"):
         raise UsageError(f"--rested-days {days:g}: must not be negative")
     with open_cluster(arguments) as cluster:
-        found = keep_sinks(cluster, int(days * DAY_MS), time.time_ns() // 1_000_000)
+        found = keep_sinks(cluster, int(days * DAY_MS), now_ms())
     rows = [KeptSink(one.name, one.keys, not one.problem, one.problem or None) for one in found]
     print_views(arguments, KeptSink, rows)
     return int(not all(one.is_kept for one in rows))
@@ -156,7 +156,7 @@ def forget(arguments: argparse.Namespace) -> int:
                 forget_batch(cluster, arguments.sink)
                 sentence = f"{arguments.sink} has forgotten what it decided last"
             else:
-                today = time.time_ns() // 1_000_000 // DAY_MS
+                today = now_ms() // DAY_MS
                 count = forget_keys(cluster, arguments.sink, today - days)
                 sentence = f"{arguments.sink} has forgotten {count} keys"
         except ExactlyOnceError as error:

@@ -1,4 +1,4 @@
-"""The configs of many resources in one request, with what each would be if nobody had set it.
+"""The configs of many resources in one request, with what each would be if it were not set.
 
 `Admin.describe_configs` is about one resource; what compares brokers or lists topics needs many.
 The configs of a broker are its own to tell, so they take a request for each.
@@ -7,7 +7,7 @@ The configs of a broker are its own to tell, so they take a request for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.client import asking
 from fencepost.client.admin import CONFIG_SOURCES, DEFAULT_SOURCE, described
@@ -23,7 +23,7 @@ from fencepost.wire.api.describe_configs import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.secrets import is_secret_config
 
-NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class DescribedConfig(NamedTuple):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
-PAGE_SIZE_MAX: Final = 1_000
 VALUE_BYTES_MAX: Final = 8_192
 
 

@@ -69,7 +69,7 @@ class Options:
 
 @dataclass(slots=True)
 class Session:
-    """A cluster as pages see it. Opened by `start`, closed by `close`."""
+    """A cluster as pages see it. Its sampler is started apart; `close` ends both."""
 
     config: ClientConfig
     options: Options = field(default_factory=Options)

@@ -11,12 +11,12 @@ from fencepost.client.errors import ClientError, OffsetOutOfRange
 from fencepost.client.fetch_core import FetchCore
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.transaction_admin import describing_producers
+from fencepost.console.about_topic import topic_of
 from fencepost.console.asked import Asked, NotThere, path_to
 from fencepost.console.page import Block, Field, Level, Page, Section, Sentence, Table, Text
 from fencepost.console.records.batch_reading import BatchPart, reading_batches
 from fencepost.console.records.batch_rows import BatchRow
 from fencepost.console.records.query import OFFSET_MAX, LookQuery, finding_ranges
-from fencepost.console.records.topic import topic_of
 from fencepost.console.session import Session, now_ms
 from fencepost.views.view import count
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.metadata import TopicPartition
+from fencepost.console.about_topic import topic_of
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
 from fencepost.console.records.cursors import BackwardCursor, Cursor, ForwardCursor
@@ -21,7 +22,6 @@ from fencepost.console.records.query import (
 from fencepost.console.records.row_maker import RowMaker, filter_of
 from fencepost.console.records.rows import LetterRow, RecordRow, ScannedRange
 from fencepost.console.records.scan import Budget, Scan
-from fencepost.console.records.topic import topic_of
 from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session, now_ms
 from fencepost.views.view import count

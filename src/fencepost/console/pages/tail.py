@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from fencepost.console.about_topic import topic_of
 from fencepost.console.asked import Asked, path_to
 from fencepost.console.page import Field, Live, Page, Section, Sentence
 from fencepost.console.records.decoders import Decoder
@@ -12,7 +13,6 @@ from fencepost.console.records.query import LookQuery
 from fencepost.console.records.row_maker import filter_of
 from fencepost.console.records.rows import RecordRow
 from fencepost.console.records.tailing import BYTES_PER_S, EVENT_ROWS, EVENTS_PER_S
-from fencepost.console.records.topic import topic_of
 from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session, now_ms
 

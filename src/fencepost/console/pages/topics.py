@@ -7,12 +7,11 @@ from typing import Final
 
 import msgspec
 
-from fencepost.client.errors import BrokerError
 from fencepost.client.metadata import TopicPartition
-from fencepost.console.asked import Asked, NotThere, path_to
+from fencepost.console.about_topic import about_topic
+from fencepost.console.asked import Asked, path_to
 from fencepost.console.listing import FIRST_MAX, ROWS, ROWS_MAX, part_of
 from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
-from fencepost.console.records.topic import NO_TOPIC
 from fencepost.console.session import Session, now_ms
 from fencepost.console.summary import TopicHealth
 from fencepost.views.partition_contents import (
@@ -66,12 +65,7 @@ async def topic(session: Session, asked: Asked) -> Page:
     name, show = asked.text("topic"), asked.choice("show", SHOW)
     first = asked.number("first", 0, 0, FIRST_MAX)
     limit = asked.number("rows", ROWS, 1, ROWS_MAX)
-    try:
-        found = await session.run(viewing_topic(session.cluster, name))
-    except BrokerError as error:
-        if error.code not in NO_TOPIC:
-            raise
-        raise NotThere(f"no topic {name!r} in this cluster") from None
+    found = await about_topic(session, name, viewing_topic(session.cluster, name))
     shown = found.partitions[first : first + limit]
     rows, notes = await _with_contents(session, name, shown) if show == CONTENTS else (shown, [])
     more = None

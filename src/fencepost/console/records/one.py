@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.client.metadata import TopicPartition
+from fencepost.console.about_topic import topic_of
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.records.cursors import ForwardCursor, Found
 from fencepost.console.records.query import (
@@ -18,7 +19,6 @@ from fencepost.console.records.query import (
 from fencepost.console.records.row_maker import RowMaker
 from fencepost.console.records.rows import RecordRow
 from fencepost.console.records.scan import Budget, Scan
-from fencepost.console.records.topic import topic_of
 from fencepost.console.session import Session
 
 

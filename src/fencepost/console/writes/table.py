@@ -20,7 +20,7 @@ from fencepost.console.writes.topics import (
 
 
 class WriteKind(NamedTuple):
-    """A kind of change: `fields` are (name, label, whether it has lines, choices)."""
+    """A kind of change: `fields` have the values that a new form begins with."""
 
     name: str
     title: str

@@ -79,8 +79,8 @@ class PartitionRules:
         return high_watermark >= epoch_start_offset
 
     def advances_by_metadata(self) -> bool:
-        """Whether a leader that hears of another in-sync set, or of brokers that may be in sync no
-        longer, looks who of those that wait has waited for nobody else (KAFKA-14334).
+        """Whether a leader that hears of another in-sync set, or of brokers that may not be in sync
+        any more, looks if its high watermark waited for these replicas alone (KAFKA-14334).
 
         Always; it is a rule since it is asked in two places, which one ablation changes together.
         """
