@@ -24,6 +24,8 @@ class SlowDisk:
     def __init__(self) -> None:
         self.hung_dir = "nowhere"
         self.error: int | None = None
+        self.lost_dir = "nowhere"
+        """Nothing of it is in the page cache, whatever has been read."""
         self.go = threading.Event()
         self.asked: list[str] = []
 
@@ -46,7 +48,7 @@ class SlowDisk:
         def read_or_miss(
             cache: PageCache, path: str, descriptor: int, size: int, position: int
         ) -> bytearray | None:
-            if self.is_hung(path):
+            if self.is_hung(path) or self.lost_dir in Path(path).parts:
                 raise NotCachedError(path, position, size)
             return read(cache, path, descriptor, size, position)
 

@@ -6,14 +6,14 @@ import errno
 import logging
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from fencepost.log import page_cache
 from fencepost.log.disk import OsDisk
-from fencepost.log.page_cache import NotCachedError
 
-from .page_cache_fixtures import make_cold
+from .page_cache_fixtures import make_cold, refusal_of
 
 DATA = os.urandom(300_000)
 
@@ -39,13 +39,12 @@ def world(tmp_path, request, monkeypatch):
 
 def test_what_is_not_cached_is_named_and_read_where_waiting_is_allowed(world):
     disk, file = world
-    with disk.page_cache, pytest.raises(NotCachedError) as caught:
-        file.read_at(200_000, 50_000)
-    cold = caught.value
+    with disk.page_cache:
+        cold = refusal_of(Path(file.path), lambda: file.read_at(200_000, 50_000))
     assert cold.path == file.path and cold.log_dir == os.path.dirname(os.path.dirname(file.path))
     assert (cold.position, cold.position + cold.size_bytes) == (50_000, 250_000)
-    with disk.page_cache, pytest.raises(NotCachedError):
-        disk.read(file.path)
+    with disk.page_cache:
+        refusal_of(Path(file.path), lambda: disk.read(file.path))
     assert file.read_at(200_000, 50_000) == DATA[50_000:250_000]
     assert disk.read(file.path) == DATA
     with disk.page_cache:
@@ -98,8 +97,7 @@ def test_a_file_system_without_the_flag_says_nothing_of_another(world, tmp_path,
     monkeypatch.setattr(page_cache, "read_cached", read)
     with disk.page_cache:
         assert other.read_at(300_000, 0) == DATA
-        with pytest.raises(NotCachedError):
-            file.read_at(300_000, 0)
+        refusal_of(Path(file.path), lambda: file.read_at(300_000, 0))
     other.close()
 
 

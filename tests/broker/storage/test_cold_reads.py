@@ -145,7 +145,7 @@ def test_a_search_by_time_waits_for_its_own_disk_alone(world, disk, timestamp_ms
 def test_a_search_by_time_on_a_disk_that_refuses_fails(world, disk):
     bad = world.dirs.index("b")  # the metadata log is in a
     disk.error = errno.EIO
-    world.make_cold(bad)
+    disk.lost_dir = world.dirs[bad]
     with world.running.connect() as client:
         told = client.ask(by_time(world.topic, bad, 0), 7).topics[0].partitions[0]
         assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -154,9 +154,8 @@ def test_a_search_by_time_on_a_disk_that_refuses_fails(world, disk):
 def test_a_disk_that_refuses_a_thread_is_offline(world, disk):
     bad = world.dirs.index("b")  # the metadata log is in a
     disk.error = errno.EIO
-    world.make_cold(bad)
+    disk.lost_dir = world.dirs[bad]
     with world.running.connect() as client:
-        # Unusual, so that the page cache is asked but once: that alone has the kernel read ahead.
         part = only(client.ask(of_partition(world.topic, bad, isolation_level=1), 12))
         assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         good = only(client.ask(of_partition(world.topic, 1 - bad), 12))
@@ -179,7 +178,7 @@ def test_a_disk_that_refuses_a_thread_leaves_no_reference_cycle(world, disk, api
         question, version = by_time(world.topic, bad, 0), 7
     with world.running.connect() as client:
         client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
-        world.make_cold(bad)
+        disk.lost_dir = world.dirs[bad]
         before = refusals()
         with cycles() as found:
             client.ask(question, version)
