@@ -89,11 +89,15 @@ def test_words_are_offered(offered, scripts: dict[str, Path]):
 
 def test_zsh_completes_what_is_typed(scripts: dict[str, Path]):
     """In a terminal: zsh's completion is a part of its line editor."""
+    shell, place = shell_of("zsh"), str(scripts["zsh"].parent)
+    environment = {**os.environ, "TERM": "dumb", "HOME": place, "PS1": "", "ZDOTDIR": place}
     process, terminal = pty.fork()
     if process == 0:
-        os.chdir(scripts["zsh"].parent)
-        os.environ.update(TERM="dumb", HOME=os.getcwd(), PS1="", ZDOTDIR=os.getcwd())
-        os.execv(shell_of("zsh"), ["zsh", "-f", "-i"])
+        try:
+            os.chdir(place)
+            os.execve(shell, ["zsh", "-f", "-i"], environment)
+        finally:
+            os._exit(127)  # whatever is raised here would go on as a second run of the tests
     try:
         setting_up = b"fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; echo re''ady\n"
         os.write(terminal, setting_up)
