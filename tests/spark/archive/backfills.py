@@ -13,11 +13,10 @@ from fencepost.arrow.archive.state import read_state
 from fencepost.batch.header import read_header
 from fencepost.batch.records import read_records
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.batches import archive_batch
 
 from ...client.fake_cluster import FakeCluster, FakePartition
 from ...client.records import batch
-from .worlds import NOW_MS, World, write_as_tasks
+from .worlds import NOW_MS, World, archive_written, write_as_tasks
 
 Rows = dict[int, bytes]
 """Values by offsets."""
@@ -81,7 +80,7 @@ class Backfill(World):
         self.epochs = {number: self.logs[number].epoch for number in spans}
         self.plan(at, known, begins)
         write = write_as_tasks(self.layout.storage, "t", rows)
-        assert archive_batch(self.layout, at, write) is not None
+        assert archive_written(self.layout, at, write) is not None
         for number, (start, end) in spans.items():
             if start < end:
                 self.archived[number].update(

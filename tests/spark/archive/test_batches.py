@@ -16,7 +16,7 @@ from fencepost.spark.archive import batches
 from fencepost.spark.archive.checking import status, verify
 from fencepost.spark.archive.query import prepare
 
-from .worlds import World, expected, record, write_as_tasks
+from .worlds import World, archive_written, expected, record, write_as_tasks
 
 ALL = {0: (0, 20), 1: (0, 15)}
 
@@ -46,10 +46,10 @@ def test_a_batch_that_spark_runs_again_is_not_written_again(tmp_path: Path):
     assert world.archive(ALL, batch=0) is None
     assert world.offsets() == expected(ALL)
     with pytest.raises(ArchiveError, match="Spark runs batch 2, and the last one archived is 0"):
-        batches.archive_batch(world.layout, 2, pytest.fail)
+        batches.archive_batch(world.layout, 2, STAGING, pytest.fail)
     world.archive({0: (20, 30), 1: (15, 15)})
     with pytest.raises(ArchiveError, match="Spark runs batch 0, and the last one archived is 1"):
-        batches.archive_batch(world.layout, 0, pytest.fail)
+        batches.archive_batch(world.layout, 0, STAGING, pytest.fail)
 
 
 def test_of_two_that_write_a_batch_at_once_one_archives_it(tmp_path: Path):
@@ -61,7 +61,7 @@ def test_of_two_that_write_a_batch_at_once_one_archives_it(tmp_path: Path):
         records = [record(0, offset) for offset in range(5)]
         return write_as_tasks(world.layout.storage, world.topic, records)(place)
 
-    assert batches.archive_batch(world.layout, 0, write) is None
+    assert archive_written(world.layout, 0, write) is None
     assert world.offsets() == expected({0: (0, 5)})
     assert verify(world.layout).all_problems == []
 
@@ -127,7 +127,7 @@ def test_what_failed_attempts_of_tasks_leave_counts_nowhere(tmp_path: Path):
         return tasks(place)
 
     world.plan(0, {0: 5})
-    assert batches.archive_batch(world.layout, 0, write) is not None
+    assert archive_written(world.layout, 0, write) is not None
     assert world.offsets() == expected({0: (0, 5)})
     assert storage.list(STAGING) == []
 

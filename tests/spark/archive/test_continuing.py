@@ -21,7 +21,6 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
-from fencepost.spark.archive.batches import archive_batch
 from fencepost.spark.archive.checking import verify
 from fencepost.spark.archive.continuing import continue_archive
 from fencepost.spark.archive.replaying import replay
@@ -29,7 +28,7 @@ from fencepost.spark.options import source_options
 
 from ...waiting import eventually
 from .test_replay import read, sink
-from .worlds import World, expected, write_as_tasks
+from .worlds import World, archive_written, expected, write_as_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 ALL = {0: (0, 50), 1: (0, 35)}
@@ -87,7 +86,7 @@ def archive_run(world: World, served: str, topic: str) -> None:
     after = world.checkpoint / "offsets" / str(number)
     after.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(end)}\n')
     write = write_as_tasks(world.layout.storage, topic, rows)
-    assert archive_batch(world.layout, number, write) is not None
+    assert archive_written(world.layout, number, write) is not None
     note_end(world)
 
 

@@ -22,7 +22,7 @@ from fencepost.spark.archive.running import here
 
 from ..storage.seaweed import S3Server
 from ..storage.stores import Failing, Faulty, faulty
-from .worlds import World, expected, record, write_as_tasks
+from .worlds import World, archive_written, expected, record, write_as_tasks
 
 FIRST = {0: (0, 9), 1: (0, 6)}
 MORE = {0: (9, 20), 1: (6, 15)}
@@ -148,7 +148,7 @@ def test_of_two_drivers_one_archives_a_batch(tmp_path: Path) -> None:
         return write_as_tasks(world.layout.storage, world.topic, records)(place)
 
     world.plan(1, {p: end for p, (_, end) in MORE.items()})
-    assert archive_batch(world.layout, 1, write) is None
+    assert archive_written(world.layout, 1, write) is None
     assert told[0] is not None
     assert world.offsets() == expected(ALL)
     assert verify(world.layout).all_problems == []
@@ -160,7 +160,7 @@ def test_a_driver_that_planned_more_than_is_archived_is_refused(tmp_path: Path) 
     world.archive(FIRST, begins={0: 0, 1: 0})
     world.plan(0, {0: 12, 1: 6})
     with pytest.raises(ArchiveError, match="another one archives at the same time"):
-        archive_batch(world.layout, 0, pytest.fail)
+        archive_batch(world.layout, 0, STAGING, pytest.fail)
 
 
 def test_of_two_compactions_one_is_refused(tmp_path: Path) -> None:

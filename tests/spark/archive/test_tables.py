@@ -21,12 +21,11 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.spark import exactly_once
 from fencepost.spark.archive import replay_plan, table_copy
-from fencepost.spark.archive.batches import DATE
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.replaying import StepDone, last_topic_id, replay
 from fencepost.spark.archive.running import here
 from fencepost.spark.archive.table_copy import copy_topic
-from fencepost.spark.archive.tables import TABLE, read_table, require_columns
+from fencepost.spark.archive.tables import DATE, TABLE, read_table, require_columns
 from fencepost.spark.columns import default_schema
 
 from ..conftest import spark as spark_session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fencepost.arrow.archive.layout import CHECKPOINT, Layout
+from fencepost.arrow.archive.layout import CHECKPOINT, STAGING, Layout
 from fencepost.arrow.archive.schema import FILE_SCHEMA
 from fencepost.arrow.archive.state import read_state
 from fencepost.arrow.storage import Storage
@@ -54,6 +55,14 @@ def write_as_tasks(
         return write_files(batches, storage, place, ("topic", "date"))
 
     return write
+
+
+def archive_written(
+    layout: Layout, number: int, write: Callable[[str], list[str]]
+) -> Written | None:
+    """Archive a batch that `write` writes to the directory it is given."""
+    place = f"{STAGING}/{secrets.token_hex(4)}"
+    return archive_batch(layout, number, place, lambda: write(place))
 
 
 class World:
@@ -113,7 +122,7 @@ class World:
             if not skipped(offset)
         ]
         write = write_as_tasks(self.layout.storage, self.topic, records)
-        return archive_batch(self.layout, number, write)
+        return archive_written(self.layout, number, write)
 
     def records(self) -> list[dict[str, Any]]:
         """What a reader sees that lists directories and knows nothing else, by offsets."""

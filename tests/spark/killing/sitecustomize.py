@@ -122,7 +122,7 @@ STEPS: dict[str, dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] 
     },
     "fencepost.spark.archive.query": {
         "archive_batch": around("batch"),
-        "write_frame": around("stage"),
+        "written_paths": around("stage"),
     },
     "fencepost.spark.archive.writing": {"write_files": around("write")},
     "fencepost.spark.archive.batches": {"update_state": around("decide")},

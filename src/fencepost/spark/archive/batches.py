@@ -1,8 +1,8 @@
 """A micro-batch into an archive's files, once, whatever dies in between.
 
-`foreachBatch` hands over a batch and its number. Its rows are written to staging by Spark's tasks,
-a file per task and date (`writing`); the driver looks at each file, and replaces `state.json`,
-which names the batch, its files and their places. That is the decision (`state`). Then the files
+`foreachBatch` hands over a batch and its number. The tasks that read it write files to staging, one
+for each date (`source`); the driver looks at each file, and replaces `state.json`, which names the
+batch, its files and their places. That is the decision (`state`). Then the files
 are moved into place, by this run or, if it is killed, by the next.
 
 Why not Spark's own file sink: it keeps what counts in `_spark_metadata`, and readers that do not
@@ -12,10 +12,9 @@ if it counts, so every reader that lists directories sees every record once.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,16 +38,6 @@ from fencepost.arrow.archive.state import (
 from fencepost.arrow.checkpoint import read_checkpoint
 from fencepost.arrow.storage import Storage
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.writing import write_by_tasks
-
-DATE: Final = (
-    "date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), 86400000000))"
-    " div 86400000000 as int))"
-)
-"""The date of a record's timestamp in UTC, whatever the session's time zone is."""
-COLUMNS: Final = (
-    "key", "value", "headers", "partition", "offset", "timestamp", "timestampType", "date",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +55,18 @@ class Written:
 
 
 def archive_batch(
-    layout: Layout, batch: int, write: Callable[[str], Sequence[str]]
+    layout: Layout, batch: int, place: str, write: Callable[[], Sequence[str]]
 ) -> Written | None:
-    """Archive a batch, which `write` writes to a directory in the storage, unless it is there; None
-    then. `write` returns the paths of its files.
+    """Archive a batch, which `write` writes to `place`, unless it is there; None then.
+
+    `place` is a directory of the storage's STAGING, which this query has for itself; `write`
+    returns the paths of the batch's files. What else is there is removed.
 
     ArchiveError, CheckpointError, OSError.
     """
     if not _is_next(layout, read_state(layout), batch):
         return None
-    place = f"{STAGING}/{batch}-{secrets.token_hex(4)}"
-    paths = write(place)
+    paths = write()
     ranges, topic_ids, query = _what_was_read(layout, read_state(layout), batch)
     staged = [_look_at(layout.storage, path, place) for path in sorted(paths)]
     moves = []
@@ -142,15 +132,6 @@ def _require_same(layout: Layout, state: State, batch: int) -> None:
 def _is_covered(read: Ranges, start: int | None, end: int) -> bool:
     first = end - 1 if start is None else start
     return first >= end or first < 0 or any(low <= first and end <= high for low, high in read)
-
-
-def write_frame(frame: Any, storage: Storage, place: str) -> list[str]:
-    """Have Spark's tasks write a batch: a file per task and date, in order of offsets; paths."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    rows = frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
-    rows = rows.sortWithinPartitions("topic", "date", "partition", "offset")
-    return write_by_tasks(rows, storage, place, ("topic", "date"))
 
 
 def _what_was_read(

@@ -10,6 +10,7 @@ written by their own streaming sinks, which keep their own logs of what counts (
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -28,14 +29,9 @@ from fencepost.arrow.archive.state import (
 )
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.storage import canonical
-from fencepost.spark.archive.batches import (
-    COLUMNS,
-    DATE,
-    Written,
-    archive_batch,
-    write_frame,
-)
-from fencepost.spark.archive.tables import start_table
+from fencepost.spark.archive.batches import Written, archive_batch
+from fencepost.spark.archive.source import Target, archiving_source
+from fencepost.spark.archive.tables import dated_rows, start_table
 from fencepost.spark.options import source_options
 
 BATCH_RECORDS: Final = 1_000_000
@@ -69,14 +65,15 @@ def archive_topics(
     stops_at_loss = source_options_of(source).fail_on_data_loss
     state = prepare(layout, format, stops_at_loss=stops_at_loss, checkpoint=checkpoint)
     location = checkpoint_location(layout, state)
-    frame = spark.readStream.format("fencepost").options(**options).load()
     if format == PARQUET:
-        return _with_trigger(_parquet_writer(frame, layout, on_batch), location, interval).start()
+        writer = _parquet_writer(spark, options, layout, on_batch)
+        return _with_trigger(writer, location, interval).start()
+    frame = spark.readStream.format("fencepost").options(**options).load()
 
     def with_trigger(writer: Any) -> Any:
         return _with_trigger(writer, location, interval)
 
-    return start_table(_dated(frame), with_trigger, layout, format)
+    return start_table(dated_rows(frame), with_trigger, layout, format)
 
 
 def source_options_of(source: Mapping[str, str]) -> SourceOptions:
@@ -144,18 +141,25 @@ def _with_trigger(writer: Any, checkpoint: str, interval: str | None) -> Any:
     return writer.trigger(processingTime=interval)
 
 
-def _dated(frame: Any) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
+def _parquet_writer(
+    spark: Any,
+    options: Mapping[str, str],
+    layout: Layout,
+    on_batch: Callable[[Written], None] | None,
+) -> Any:
+    place = f"{STAGING}/{secrets.token_hex(8)}"
+    source = archiving_source(Target(layout.storage, place))
+    spark.dataSource.register(source)
+    frame = spark.readStream.format(source.name()).options(**options).load()
 
-    return frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
-
-
-def _parquet_writer(frame: Any, layout: Layout, on_batch: Callable[[Written], None] | None) -> Any:
     def write(batch_frame: Any, batch: int) -> None:
-        written = archive_batch(
-            layout, batch, lambda place: write_frame(batch_frame, layout.storage, place)
-        )
+        written = archive_batch(layout, batch, place, lambda: written_paths(batch_frame))
         if written is not None and on_batch is not None:
             on_batch(written)
 
     return frame.writeStream.foreachBatch(write)
+
+
+def written_paths(frame: Any) -> list[str]:
+    """Have the tasks of a batch write; the paths of its files."""
+    return [row.path for row in frame.collect()]

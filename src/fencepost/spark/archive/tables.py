@@ -26,6 +26,14 @@ from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, how_to_load
 from fencepost.spark.columns import default_schema
 
+DATE: Final = (
+    "date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), 86400000000))"
+    " div 86400000000 as int))"
+)
+"""The date of a record's timestamp in UTC, whatever the session's time zone is."""
+COLUMNS: Final = (
+    "key", "value", "headers", "partition", "offset", "timestamp", "timestampType", "date",
+)  # fmt: skip
 TABLE: Final = "table"
 PARTITIONED_BY: Final = ("topic", "date")
 _WIDER: Final = {("int", "bigint")}
@@ -38,6 +46,13 @@ _MISSING: Final = re.compile(
 _MISFIT: Final = re.compile(
     r"\b(?:IncompatibleClassChange|NoSuchMethod|NoSuchField|AbstractMethod|NoClassDefFound)Error\b"
 )
+
+
+def dated_rows(frame: Any) -> Any:
+    """The records of a frame with the columns of an archive, and with topic and date."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
 
 
 def start_table(rows: Any, with_trigger: Callable[[Any], Any], layout: Layout, format: str) -> Any:
