@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -54,6 +55,25 @@ class Asked:
         if value not in allowed:
             raise BadQuery(key, value, f"allowed are {', '.join(allowed)}")
         return value
+
+    def moment_ms(self, key: str) -> int | None:
+        """An ISO 8601 time as ms since 1970, None where none is given. Raises BadQuery."""
+        text = self.text(key).strip()
+        found = iso_ms(text)
+        if text and found is None:
+            raise BadQuery(key, text, "an ISO 8601 time is allowed")
+        return found
+
+
+def iso_ms(text: str) -> int | None:
+    """An ISO 8601 time (UTC, unless it says otherwise) as ms since 1970; None for other texts."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0, round(moment.timestamp() * 1000))
+    except (OverflowError, ValueError):
+        return None
 
 
 def path_to(*parts: object, **query: object) -> str:

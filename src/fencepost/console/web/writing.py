@@ -25,7 +25,7 @@ from fencepost.console.page import Confirm, Page, Section, Sentence, Text
 from fencepost.console.session import Session, now_ms
 from fencepost.console.web.access import equal_secrets
 from fencepost.console.writes.plan import CannotBe, Plan
-from fencepost.console.writes.table import WRITES, WriteKind
+from fencepost.console.writes.table import WriteKind, writes_of
 from fencepost.views.times import iso_time
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -39,17 +39,18 @@ class _Refused(Exception):
 def write_routes(session: Session) -> list[BaseRoute]:
     """The list of changes, and a route to show and to make each."""
     csrf = secrets.token_urlsafe(32)
+    kinds = writes_of(session.options)
 
     async def listing(request: Request) -> Response:
         found = [
             Sentence(f"{kind.title}: {kind.what}", link=path_to("writes", kind.name))
-            for kind in WRITES
+            for kind in kinds
         ]
         page = Page("Writes", [Section("", found)], now_ms(), refresh_s=None)
         return _answer(session, request, page, 200, csrf)
 
     routes: list[BaseRoute] = [Route("/writes", listing, methods=["GET"])]
-    for kind in WRITES:
+    for kind in kinds:
         path = f"/writes/{kind.name}"
         routes.append(Route(path, _showing(session, kind, csrf), methods=["GET"]))
         routes.append(Route(path, _making(session, kind, csrf), methods=["POST"]))
