@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -17,6 +16,7 @@ from fencepost.cli.main import main
 from fencepost.console.control_port import BadControlUrl, address_of_control
 from fencepost.testing import Cluster, Proxy
 from fencepost.testing.control import ControlPort
+from tests.console.forms import change
 from tests.ports import address_of, refusing_port
 
 NOWHERE = "127.0.0.1:1"
@@ -41,21 +41,6 @@ def sections(console: Any) -> dict[str, Any]:
 
 def words(console: Any) -> str:
     return " ".join(one["text"] for one in sections(console)[""]["sentences"])
-
-
-def change(console: Any, name: str, typed: str = "", **values: Any) -> tuple[int, str]:
-    """Show a change, then make it; the status and text of the last answer. `end` is `from`."""
-    if "end" in values:
-        values["from"] = values.pop("end")
-    shown = console.get(f"/writes/{name}", params=values)
-    if shown.status_code != 200:
-        return shown.status_code, unescape(shown.text)
-    pairs = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', shown.text)
-    form = {key: unescape(value) for key, value in pairs}
-    wanted = re.search(r"type <strong>([^<]+)</strong>", shown.text)
-    assert wanted is not None, shown.text
-    answer = console.post(f"/writes/{name}", data={**form, "typed": typed or wanted[1]})
-    return answer.status_code, unescape(answer.text)
 
 
 def test_faults_that_are_in_force_are_shown(browse, proxy: Proxy, control: str):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +15,7 @@ from fencepost.client.consumer import Consumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.producer import Producer
 from fencepost.testing import Cluster
+from tests.console.forms import hidden_values, shown
 
 testclient = pytest.importorskip("starlette.testclient")
 
@@ -25,7 +24,6 @@ from fencepost.console.web.application import application  # noqa: E402
 from fencepost.console.writes.table import WRITES  # noqa: E402
 
 HOST = "127.0.0.1:8093"
-HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +49,6 @@ def browser(served: str) -> Iterator[Any]:
 def admin(served: str) -> Iterator[Admin]:
     with Client(served) as client:
         yield Admin(client)
-
-
-def hidden_values(text: str) -> dict[str, str]:
-    """What a page's form has besides what is typed."""
-    return {name: html.unescape(value) for name, value in HIDDEN.findall(text)}
-
-
-def shown(browser: Any, name: str, **values: str) -> tuple[str, dict[str, str]]:
-    """The page that shows a change, and the values of its form."""
-    answer = browser.get(f"/writes/{name}", params=values)
-    assert answer.status_code == 200, answer.text
-    return answer.text, hidden_values(answer.text)
 
 
 def audit_lines(text: str) -> list[dict[str, Any]]:

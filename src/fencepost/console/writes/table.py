@@ -11,6 +11,7 @@ from fencepost.console.session import Options, Session
 from fencepost.console.writes.faults import ACTIONS, KINDS, LINKS, fault, lift_fault, link, node
 from fencepost.console.writes.offsets import TO, reset_offsets
 from fencepost.console.writes.plan import Plan
+from fencepost.console.writes.redrive import LETTERS, LETTERS_MAX, redrive
 from fencepost.console.writes.topics import (
     alter_configs,
     create_topic,
@@ -62,6 +63,20 @@ WRITES: Final = (
             Field("key", "key (empty: none)", ""),
             Field("value", "value", "", lines=True),
             Field("null", "value is null", "no", ("no", "yes")),
+        ),
+    ),
+    WriteKind(
+        "redrive",
+        "Redrive dead letters",
+        "produces the records of a topic of dead letters again, where they came from",
+        redrive,
+        (
+            _TOPIC,
+            Field("from", "from (as of records)", "earliest"),
+            Field("to", "to", "latest"),
+            Field("partitions", "partitions", "all"),
+            Field("filter", "filter", ""),
+            Field("limit", f"letters ({LETTERS_MAX} at most)", str(LETTERS)),
         ),
     ),
     WriteKind(
