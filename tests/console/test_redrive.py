@@ -70,7 +70,7 @@ def test_letters_go_to_where_they_came_from(browse, served: str, client: Client,
     orders, letters = topics
     send_letter(client, letters, b"copy", letter_headers(orders, 1, 3), key=b"k")
     send_letter(client, letters, None, letter_headers(orders, 1, 7))
-    send_letter(client, letters, b"mended", letter_headers(orders, 9, 0))
+    send_letter(client, letters, b"copied", letter_headers(orders, 9, 0))
     console = browse(served, allow_writes=True)
     assert f"/writes/redrive?topic={letters}" in console.get(f"/topics/{letters}/records").text
     text, _ = shown(console, "redrive", topic=letters)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fencepost.client.consumer_membership import LEAVE_FOR_A_WHILE_EPOCH
-from fencepost.console.drawing import svg
 from fencepost.console.page import Drawing, Section, Sentence, Table
+from fencepost.views import svg
 from fencepost.views.groups import GroupView, MemberView, StreamsGroupView, StreamsMemberView
 from fencepost.views.view import count
 
