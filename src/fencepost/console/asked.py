@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
+
+from fencepost.client.offset_targets import iso_time_ms
 
 VALUE_BYTES_MAX: Final = 8_192
 
@@ -68,11 +69,8 @@ class Asked:
 def iso_ms(text: str) -> int | None:
     """An ISO 8601 time (UTC, unless it says otherwise) as ms since 1970; None for other texts."""
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return max(0, round(moment.timestamp() * 1000))
-    except (OverflowError, ValueError):
+        return max(0, iso_time_ms(text))
+    except ValueError:
         return None
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+from fencepost.client.offset_targets import ALLOWED
 from fencepost.console.asked import Asked
 from fencepost.console.page import Field
 from fencepost.console.session import Options, Session
 from fencepost.console.writes.faults import ACTIONS, KINDS, LINKS, fault, lift_fault, link, node
-from fencepost.console.writes.offsets import TO, reset_offsets
+from fencepost.console.writes.offsets import reset_offsets
 from fencepost.console.writes.plan import Plan
 from fencepost.console.writes.redrive import LETTERS, LETTERS_MAX, redrive
 from fencepost.console.writes.topics import (
@@ -49,7 +50,7 @@ WRITES: Final = (
             Field("group", "group", ""),
             _TOPIC,
             Field("partition", "partition (-1: all)", "-1"),
-            Field("to", f"to: {TO}", ""),
+            Field("to", f"to: {ALLOWED}", ""),
         ),
     ),
     WriteKind(
