@@ -29,5 +29,5 @@ def test_each_kind_is_read(text: str, target: tuple[str, int]):
     ["", "soon", "-1", "@", "@-1", "1e3", str(INT64_MAX + 1), "9" * 5_000, "1900-01-01", "\u0663"],
 )
 def test_what_is_none_is_refused(text: str):
-    with pytest.raises(ValueError, match="earliest|allowed is 0 to"):
+    with pytest.raises(ValueError, match=r"earliest|allowed is 0 to"):
         OffsetTarget.of(text)

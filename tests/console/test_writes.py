@@ -195,6 +195,7 @@ def test_a_record_is_produced_and_its_value_is_in_no_log(browser, capsys):
     values = {"topic": "orders", "partition": "1", "key": "k", "value": "se\r\ncret <b>"}
     text, form = shown(browser, "produce", **values)
     assert "&lt;b&gt;" in text
+    assert "1 request to the cluster (Metadata 1)" in text, "what the plan cost is said"
     answer = browser.post("/writes/produce", data={**form, "typed": "orders"})
     assert (answer.status_code, "at offset 0" in answer.text) == (200, True)
     (line,) = audit_lines(capsys.readouterr().err)

@@ -88,7 +88,7 @@ async def faults(session: Session, asked: Asked) -> Page:
 
 
 def _sentences(state: ControlState, address: str, writes: bool) -> list[Sentence]:
-    found = [Sentence(f"Clients of {address} begin at {state.bootstrap_servers}.")]
+    found = [Sentence(f"Control port {address}; clients begin at {state.bootstrap_servers}.")]
     wrong = [
         words
         for number, words in (

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -22,7 +23,7 @@ from fencepost.client.errors import ClientError
 from fencepost.console import html
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Confirm, Page, Section, Sentence, Text
-from fencepost.console.session import Session, now_ms
+from fencepost.console.session import Counting, Session, now_ms
 from fencepost.console.web.access import equal_secrets
 from fencepost.console.writes.plan import CannotBe, Plan
 from fencepost.console.writes.table import WriteKind, writes_of
@@ -62,7 +63,9 @@ def _showing(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         values = dict(request.query_params)
-        page, status = await _shown(session, kind, values)
+        with Counting() as requests:
+            page, status = await _shown(session, kind, values)
+        page = msgspec.structs.replace(page, requests=dict(requests))
         return _answer(session, request, page, status, csrf)
 
     return answer
@@ -100,7 +103,9 @@ def _making(
             page = _page(kind, Asked({}), [Section("", [Sentence(f"Refused: {error}.", "bad")])])
             return _answer(session, request, page, 403, csrf)
         typed, digest = form.pop("typed", ""), form.pop("digest", "")
-        page, status = await _made(session, request, kind, form, typed, digest)
+        with Counting() as requests:
+            page, status = await _made(session, request, kind, form, typed, digest)
+        page = msgspec.structs.replace(page, requests=dict(requests))
         return _answer(session, request, page, status, csrf)
 
     return answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from fencepost.client.offset_targets import ALLOWED
 from fencepost.console.asked import Asked
 from fencepost.console.page import Field
 from fencepost.console.session import Options, Session
@@ -50,7 +49,7 @@ WRITES: Final = (
             Field("group", "group", ""),
             _TOPIC,
             Field("partition", "partition (-1: all)", "-1"),
-            Field("to", f"to: {ALLOWED}", ""),
+            Field("to", "to (earliest, latest, an offset, a time, …)", ""),
         ),
     ),
     WriteKind(
