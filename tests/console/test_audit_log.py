@@ -87,8 +87,7 @@ def test_what_a_broker_writes_is_shown(browse, tmp_path: Path):
     }
     refused = document["sections"][1]["document"]
     assert {(one["principal"], one["times"]) for one in refused} == {
-        ("User:eve", 2),
-        ("User:eve", 1),
+        ("User:eve", 3),
         ("(from 10.0.0.9)", 1),
     }
     assert document["requests"] == {}

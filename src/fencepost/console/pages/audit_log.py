@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
+import msgspec
+
 from fencepost.console.asked import Asked, path_to
 from fencepost.console.audit_log_files import (
     LOGS_MAX,
@@ -187,7 +189,9 @@ def _refused(chosen: Iterable[Event]) -> Section:
     times: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], int] = {}
     for one in chosen:
-        key = (one.line.principal or f"(from {one.line.host})", _what(one.line))
+        # What a broker only counted has no operation.
+        what = _what(msgspec.structs.replace(one.line, operation=None))
+        key = (one.line.principal or f"(from {one.line.host})", what)
         times[key] = times.get(key, 0) + (1 if one.line.count is None else max(0, one.line.count))
         last[key] = max(last.get(key, 0), one.time_ms)
     order = sorted(times, key=lambda key: (-times[key], key))
