@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from fencepost.testing import Cluster
+from fencepost.testing import Cluster, Proxy
+from fencepost.testing.control import ControlPort
 from tests.browser.data import fill
+from tests.browser.sources import write_sources
 from tests.console.serving import ServedConsole, serving
 from tests.process_state import kept_for_the_session
 from tests.waiting import DEADLINE_S
@@ -76,12 +79,32 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def console(cluster: Cluster) -> Iterator[ServedConsole]:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of what the console is given beside the cluster."""
+    return tmp_path_factory.mktemp("sources")
+
+
+@pytest.fixture(scope="session")
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """In front of the cluster: its faults are those of the console's page, and meet no test."""
     with kept_for_the_session():
-        context = serving(cluster.bootstrap_servers, "--allow-writes")
+        running = Proxy(cluster.bootstrap_servers)
+        running.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def console(cluster: Cluster, proxy: Proxy, sources: Path) -> Iterator[ServedConsole]:
+    with kept_for_the_session():
+        port = ControlPort(proxy)
+        port.start()
+        given = [*write_sources(sources), "--faults", f"http://{port.address}/"]
+        context = serving(cluster.bootstrap_servers, "--allow-writes", *given)
         served = context.__enter__()
     yield served
     context.__exit__(None, None, None)
+    port.close()
     told = [line for line in served.stderr if "audit: " not in line]
     assert told == [], "a page that failed is told of on stderr"
 

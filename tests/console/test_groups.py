@@ -17,6 +17,7 @@ from fencepost.client.consumer import Consumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.producer import Producer
 from fencepost.client.share_consumer import ShareConsumer
+from fencepost.client.share_records import AcknowledgeType, ShareRecord
 from fencepost.client.unread import Unread, finding_unread
 from fencepost.testing import Cluster
 
@@ -154,6 +155,71 @@ def test_a_share_group_has_its_members_and_offsets(served: str, topic: str, brow
     assert "type share" in section(document, "State")["sentences"][0]["text"]
     rows = section(document, "Lag")["document"]["partitions"]
     assert [row["partition"] for row in rows] == [0, 1]
+
+
+def test_a_share_group_is_drawn_from_its_start_to_the_end_of_the_log(
+    served: str, topic: str, browse
+):
+    """Of five records the second and third are acknowledged: they are settled behind the start."""
+    group = f"s-{topic}"
+    produce(served, topic, 5)
+    console = browse(served)
+    settings: dict[str, Any] = {"group_id": group, "share_acknowledgement_mode": "explicit"}
+    with Client(served, **settings) as client:
+        Admin(client).alter_share_group_offsets(group, {TopicPartition(topic, 0): 0})
+        with ShareConsumer(client, [topic]) as consumer:
+            polled: list[ShareRecord] = []
+
+            def is_polled() -> bool:
+                polled.extend(consumer.poll(100))
+                return len(polled) == 5
+
+            eventually(is_polled, "all records are handed out")
+            for record in polled:
+                is_read = record.offset in (1, 2)
+                kind = AcknowledgeType.ACCEPT if is_read else AcknowledgeType.RELEASE
+                consumer.acknowledge(record, kind)
+            consumer.commit_sync()
+
+            def row() -> Any:
+                document = console.get(f"/api/groups/{group}").json()
+                (found,) = (
+                    one
+                    for one in section(document, "Lag")["document"]["partitions"]
+                    if one["partition"] == 0
+                )
+                return found
+
+            eventually(lambda: row()["settled"] == 2, "what is acknowledged is settled")
+            assert (row()["start_offset"], row()["end"], row()["lag"]) == (0, 5, 3)
+            text = console.get(f"/groups/{group}").text
+    assert "start 0, end 5: 2 settled, 3 not" in text
+    assert 'class="settled"' in text and "style=" not in text
+
+
+def test_a_page_of_a_group_costs_few_requests(served: str, topic: str, browse):
+    """Once the sample has the group's type and its coordinator is known."""
+    produce(served, topic, 3)
+    group = f"g-{topic}"
+    settings: dict[str, Any] = {"group_id": group, "group_protocol": "consumer"}
+    console = browse(served, interval_s=0.05)
+    with Client(served, **settings) as client, Consumer(client, [topic]) as consumer:
+        eventually(lambda: consumer.poll(100) is not None and len(consumer.assignment) == 2)
+        consumer.commit({TopicPartition(topic, 0): CommittedOffset(1)})
+        listed = f"/api/groups?filter={topic}&type=consumer"
+        eventually(
+            lambda: console.get(listed).json()["sections"][0]["document"], "the sample has it"
+        )
+        assert console.get(listed).json()["requests"] == {}
+        console.get(f"/api/groups/{group}")
+        document = console.get(f"/api/groups/{group}").json()
+    assert document["requests"] == {
+        "ConsumerGroupDescribe": 1,
+        "OffsetFetch": 1,
+        "Metadata": 1,
+        "ListOffsets": 1,
+        "Fetch": 1,
+    }
 
 
 def test_lag_is_kept_from_the_first_look_on(served: str, topic: str, browse):

@@ -266,3 +266,11 @@ def test_hosts_are_names_with_the_port():
 def test_cookies_are_compared_with_a_secret_of_the_process():
     one, other = (Door(None, Access("t"), "c") for _ in range(2))
     assert one._secret != other._secret
+
+
+def test_forms_of_the_console_itself_come_with_its_origin(served):
+    """A page that forbids referrers altogether has browsers send its forms with `Origin: null`,
+    as those of a page that hides where it is from: these are refused."""
+    _, answer = get(served, "/nowhere")
+    assert "referrer-policy: same-origin" in answer.lower()
+    assert get(served, "/nowhere", "Origin: null", "Content-Length: 0", method="POST")[0] == 403

@@ -14,6 +14,8 @@ from fencepost.views.stable_offset_drawing import (
 )
 from fencepost.views.transactions import OpenTransactionView, StableOffsetView, TransactionView
 
+SVG = "{http://www.w3.org/2000/svg}"
+
 
 def view(stable: int, high: int, *starts: int, verdict: str = "ongoing") -> StableOffsetView:
     transactions = [
@@ -36,7 +38,7 @@ def view(stable: int, high: int, *starts: int, verdict: str = "ongoing") -> Stab
 
 def test_blocks_begin_where_transactions_do_and_end_at_the_high_watermark():
     drawn = ElementTree.fromstring(draw_stable_offset_svg(view(100, 200, 100, 150)))
-    read, first, second = drawn.iter("rect")
+    read, first, second = drawn.iter(f"{SVG}rect")
     ends = [float(one.get("x", 0)) + float(one.get("width", 0)) for one in (read, first, second)]
     assert float(first.get("x", 0)) == ends[0]
     assert ends[1] == ends[2]

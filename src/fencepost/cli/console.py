@@ -82,6 +82,26 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a recording of a simulated run, or a directory of them, for its page; repeatable",
     )
+    group.add_argument(
+        "--audit-log",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="a broker's audit log, or a directory of them (*.log), for its page; repeatable",
+    )
+    group.add_argument(
+        "--audits",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="what `fencepost audit` wrote with --output, or printed with --json; repeatable",
+    )
+    group.add_argument(
+        "--faults",
+        metavar="URL",
+        help="the control port of `fencepost testing`, for the page of a test cluster's faults",
+    )
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +155,10 @@ def run(arguments: argparse.Namespace) -> int:
         allow_writes=arguments.allow_writes,
         registry=_registry(arguments.registry),
         checkpoints=tuple(arguments.checkpoint),
-        recordings=tuple(map(_existing, arguments.recordings)),
+        recordings=_existing("--recordings", arguments.recordings),
+        audit_logs=_existing("--audit-log", arguments.audit_log),
+        audits=tuple(arguments.audits),
+        faults=_faults(arguments.faults),
     )
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.diff is not None and arguments.once is not None:
@@ -147,10 +170,21 @@ def run(arguments: argparse.Namespace) -> int:
     return _serve(arguments, Session(config, options))
 
 
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise UsageError(f"--recordings {path}: there is no such file or directory")
-    return path
+def _existing(option: str, paths: list[Path]) -> tuple[Path, ...]:
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{option} {path}: there is no such file or directory")
+    return tuple(paths)
+
+
+def _faults(url: str | None) -> str | None:
+    """The control port's HOST:PORT. Raises UsageError."""
+    from fencepost.console.control_port import BadControlUrl, address_of_control
+
+    try:
+        return None if url is None else address_of_control(url)
+    except BadControlUrl as error:
+        raise UsageError(f"--faults {error}") from None
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:

@@ -229,64 +229,43 @@ def named_offsets(
     cluster: Cluster, partitions: list[TopicPartition], where: str, committed: Offsets
 ) -> Offsets:
     """Offsets for --to, within what each log has; `committed` are those for `current`."""
-    from fencepost.cli.times import parse_time_ms
+    from fencepost.client.offset_targets import OFFSET, OffsetTarget, resolving_target
 
-    if where in ("earliest", "latest"):
-        return _ends(cluster, partitions)[0 if where == "earliest" else 1]
-    if where == "current":
-        _, latest = _ends(cluster, partitions)
-        return {partition: committed.get(partition, latest[partition]) for partition in partitions}
-    if where.isdecimal():
-        check_number("--to", int(where), 0, INT64_MAX)
-        return within_logs(cluster, dict.fromkeys(partitions, int(where)))
     try:
-        is_number = where.startswith("@") and where[1:].isdecimal()
-        since_ms = int(where[1:]) if is_number else parse_time_ms(where, "--to")
-    except UsageError:
-        raise UsageError(
-            f"--to {where!r}: must be earliest, latest, current, an offset, @MILLISECONDS or a time"
-            " like 2026-01-31T12:00:00"
-        ) from None
-    check_number("--to", since_ms, 0, INT64_MAX)
-    return _since(cluster, partitions, since_ms)
-
-
-def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
-    """Where logs begin, and where they end."""
-    from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
-
-    begin, end = (
-        {
-            one: at.offset
-            for one, at in list_offsets(cluster, dict.fromkeys(partitions, kind)).items()
-        }
-        for kind in (EARLIEST, LATEST)
-    )
-    return begin, end
+        target = OffsetTarget.of(where)
+    except ValueError as error:
+        raise UsageError(f"--to {where!r}: {error}") from None
+    found = cluster.run(resolving_target(cluster, partitions, target, committed))
+    if target.kind == OFFSET:
+        _warn_of_other(dict.fromkeys(partitions, target.number), found)
+    return found
 
 
 def _since(cluster: Cluster, partitions: list[TopicPartition], since_ms: int) -> Offsets:
     """The first record that is as new, or the end of the log where none is."""
-    from fencepost.client.offsets import list_offsets
+    from fencepost.client.offset_targets import TIME, OffsetTarget, resolving_target
 
-    found = list_offsets(cluster, dict.fromkeys(partitions, since_ms))
-    _, latest = _ends(cluster, partitions)
-    return {one: at.offset if at.offset >= 0 else latest[one] for one, at in found.items()}
+    target = OffsetTarget(TIME, since_ms)
+    return cluster.run(resolving_target(cluster, partitions, target, {}))
 
 
 def within_logs(cluster: Cluster, wanted: Offsets) -> Offsets:
     """The same, but no offset before the beginning or behind the end of its log."""
-    earliest, latest = _ends(cluster, wanted)
-    chosen = {}
+    from fencepost.client import offset_targets
+
+    found = cluster.run(offset_targets.within_logs(cluster, wanted))
+    _warn_of_other(wanted, found)
+    return found
+
+
+def _warn_of_other(wanted: Offsets, chosen: Offsets) -> None:
+    """Tell of offsets that logs do not have."""
     for partition, offset in wanted.items():
-        chosen[partition] = min(max(offset, earliest[partition]), latest[partition])
-        if offset > latest[partition]:
-            _warn(f"{partition}: {offset} is beyond the log's end; {latest[partition]} is taken")
-        elif offset < earliest[partition]:
-            _warn(
-                f"{partition}: {offset} is before the log's start; {earliest[partition]} is taken"
-            )
-    return chosen
+        taken = chosen[partition]
+        if offset > taken:
+            _warn(f"{partition}: {offset} is beyond the log's end; {taken} is taken")
+        elif offset < taken:
+            _warn(f"{partition}: {offset} is before the log's start; {taken} is taken")
 
 
 def _warn(text: str) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
 from fencepost.cli.failures import UsageError
 
 
 def parse_time_ms(text: str, option: str) -> int:
     """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC if it does not say."""
+    from fencepost.client.offset_targets import iso_time_ms
+
     if text.isdecimal():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return iso_time_ms(text)
     except ValueError:
         raise UsageError(f"{option} {text!r}: must be milliseconds or ISO 8601") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
 
 
 def now_ms() -> int:

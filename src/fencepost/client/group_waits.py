@@ -141,12 +141,20 @@ def explaining_waits(view: ClusterView[Any], group: str, now_ms: int) -> Convers
 
     Raises BrokerError, GROUP_ID_NOT_FOUND among others.
     """
-    described = yield from describing_group(view, group)
+    return (
+        yield from explaining_waits_in(view, (yield from describing_group(view, group)), now_ms)
+    )
+
+
+def explaining_waits_in(
+    view: ClusterView[Any], described: GroupDescription, now_ms: int
+) -> Conversation[GroupWaits]:
+    """The same of a group that was described just now."""
     if described.kind != CONSUMER:
         return GroupWaits(described, ())
     if not waits_of(described) and described.group_epoch == described.assignment_epoch:
         return GroupWaits(described, ())
-    log = yield from _reading_log(view, group, now_ms - LOOK_BACK_MS)
+    log = yield from _reading_log(view, described.group_id, now_ms - LOOK_BACK_MS)
     topics = {at.topic for member in described.members for at in member.target}
     infos = yield from asking.describe(view, topics)
     ids = {info.name: info.topic_id for info in infos if info.error_code == ErrorCode.NONE}

@@ -7,9 +7,9 @@ out of date and does not replace it. A new topic id means the topic was recreate
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fencepost.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 from fencepost.wire.errors import ErrorCode
@@ -58,6 +58,21 @@ class PartitionInfo:
     isr: tuple[int, ...]
     offline: tuple[int, ...]
     error_code: int = 0
+
+
+class HasReplicas(Protocol):
+    """A partition as far as it names replicas, by broker, and those of them in sync."""
+
+    @property
+    def replicas(self) -> Sequence[int]: ...
+
+    @property
+    def isr(self) -> Sequence[int]: ...
+
+
+def is_under_replicated(one: HasReplicas) -> bool:
+    """Whether a replica of the partition is not in sync."""
+    return len(one.isr) < len(one.replicas)
 
 
 @dataclass(frozen=True, slots=True)

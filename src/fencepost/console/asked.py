@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from fencepost.client.offset_targets import iso_time_ms
+
 VALUE_BYTES_MAX: Final = 8_192
 
 
@@ -54,6 +56,22 @@ class Asked:
         if value not in allowed:
             raise BadQuery(key, value, f"allowed are {', '.join(allowed)}")
         return value
+
+    def moment_ms(self, key: str) -> int | None:
+        """An ISO 8601 time as ms since 1970, None where none is given. Raises BadQuery."""
+        text = self.text(key).strip()
+        found = iso_ms(text)
+        if text and found is None:
+            raise BadQuery(key, text, "an ISO 8601 time is allowed")
+        return found
+
+
+def iso_ms(text: str) -> int | None:
+    """An ISO 8601 time (UTC, unless it says otherwise) as ms since 1970; None for other texts."""
+    try:
+        return max(0, iso_time_ms(text))
+    except ValueError:
+        return None
 
 
 def path_to(*parts: object, **query: object) -> str:

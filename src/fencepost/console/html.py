@@ -46,7 +46,11 @@ def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
             h.header(".top")[
                 h.a(".name", href="/")["Fencepost"],
                 h.nav(aria_label="Pages")[
-                    (_link(kind.path, kind.label, path) for kind in PAGES if kind.label),
+                    (
+                        _link(kind.path, kind.label, path)
+                        for kind in PAGES
+                        if kind.label and (not kind.is_given or kind.name in standing.sources)
+                    ),
                     _link("/writes", "Writes", path) if standing.allows_writes else None,
                 ],
                 h.span(".cluster", title="the cluster's id")[standing.cluster_id],

@@ -57,14 +57,30 @@ class CountingCluster(AsyncCluster):
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the console's owner chose: whether pages may change the cluster, directories of Spark
-    checkpoints (as commands take them) and of simulator recordings, seconds between looks."""
+    checkpoints (as commands take them) and of simulator recordings, brokers' audit logs and
+    directories of them, results of audits, a test cluster's control port, seconds between looks."""
 
     allow_writes: bool = False
     checkpoints: tuple[str, ...] = ()
     recordings: tuple[Path, ...] = ()
+    audit_logs: tuple[Path, ...] = ()
+    audits: tuple[str, ...] = ()
+    faults: str | None = None
     interval_s: float = INTERVAL_S
     registry: str | None = None
     """The address of a schema registry to decode records by, None without one."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Which of the things beside a cluster were given, by the pages that show them."""
+        given = {
+            "checkpoints": self.checkpoints,
+            "replays": self.recordings,
+            "audit-log": self.audit_logs,
+            "audits": self.audits,
+            "faults": self.faults,
+        }
+        return tuple(name for name, value in given.items() if value)
 
 
 @dataclass(slots=True)
@@ -137,6 +153,7 @@ class Session:
             min(self.sampler.looked_s.total() / WINDOW_S, 1.0),
             AT_ONCE,
             self.options.allow_writes,
+            self.options.sources,
         )
 
     async def run(self, conversation: Conversation[T]) -> T:

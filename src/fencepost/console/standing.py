@@ -50,6 +50,7 @@ class Standing(View, frozen=True):
     `next_look_in_s` is when the cluster is asked again. Requests are those of the last minute:
     pages' and looks'. `looks_share` is the share of time that looks took, `pages_at_once` how many
     pages may ask the cluster at the same time; `allows_writes` whether it can be changed here.
+    `sources` are what the console was given beside the cluster.
     """
 
     at_ms: int
@@ -64,6 +65,7 @@ class Standing(View, frozen=True):
     looks_share: float
     pages_at_once: int
     allows_writes: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def findings(self) -> list[Sentence]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from fencepost.client.metadata import PartitionInfo, TopicInfo
+from fencepost.client.metadata import PartitionInfo, TopicInfo, is_under_replicated
 from fencepost.console.page import Level
 from fencepost.console.sample import Sample
 from fencepost.views.view import View
@@ -24,7 +24,7 @@ OFFLINE: Final = "offline"
 NOT_PREFERRED: Final = "not-preferred"
 
 TROUBLES: Final[dict[str, Callable[[PartitionInfo], bool]]] = {
-    UNDER_REPLICATED: lambda one: len(one.isr) < len(one.replicas),
+    UNDER_REPLICATED: is_under_replicated,
     OFFLINE: lambda one: one.leader_id < 0,
     NOT_PREFERRED: lambda one: 0 <= one.leader_id not in one.replicas[:1],
 }
@@ -94,7 +94,7 @@ class Summary:
             leads.update(one.leader_id for one in topic.partitions.values())
             for number, one in topic.partitions.items():
                 replicas.update(one.replicas)
-                if len(one.isr) < len(one.replicas):
+                if is_under_replicated(one):
                     out_of_sync.update(set(one.replicas).difference(one.isr))
                 for kind, is_troubled in TROUBLES.items():
                     if is_troubled(one):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fencepost.views.view import View
 
 
@@ -75,3 +77,37 @@ class AuditView(View, frozen=True):
 
     findings: list[FindingView]
     summary: AuditSummary
+
+
+class AuditListed(View, frozen=True):
+    """A stored audit in a list. `error` is why it cannot be read."""
+
+    columns: ClassVar = {
+        "audit": "name",
+        "errors": "errors",
+        "warnings": "warnings",
+        "notes": "notes",
+        "ranges that differ": "differing",
+        "problem": "error",
+    }
+
+    name: str
+    errors: int | None
+    warnings: int | None
+    notes: int | None
+    differing: int | None
+    error: str | None
+
+
+class StoredAudit(View, frozen=True):
+    """An audit as it was stored: its findings, how many ranges of offsets were compared and how
+    many of them differ where that is known, and its summary in words where it has one."""
+
+    findings: list[FindingView]
+    ranges: int | None
+    differing: int | None
+    summary: str | None
+
+    def count_of(self, severity: str) -> int:
+        """How many findings are of this severity."""
+        return sum(one.severity == severity for one in self.findings)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
 from fencepost.client.lineage import Divergence, ReplicaLineage
 from fencepost.client.offsets import EpochSpan
+from fencepost.views import svg
 
 COLUMN_MIN: Final = 6
 DIVERGING: Final = "!"
@@ -158,16 +158,14 @@ def draw_svg(pictures: Sequence[Picture], *, is_part_of_page: bool = False) -> s
         parts += drawn
         y += height
     width, height = LABEL_WIDTH + BAR_WIDTH + 2 * MARGIN, y + MARGIN
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    title = "; ".join(picture.heading for picture in pictures)
     if is_part_of_page:
-        title = escape("; ".join(picture.heading for picture in pictures))
-        head = [f'<svg class="epochs" role="img" {size}>', f"<title>{title}</title>"]
-    else:
-        head = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
-            f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>',
-        ]
-    return "\n".join([*head, *parts, "</svg>\n"])
+        return svg.picture(title, width, height, parts, class_="epochs")
+    paper = [
+        svg.element("style", STYLE),
+        svg.element("rect", width=width, height=height, fill="#fff"),
+    ]
+    return svg.picture(title, width, height, [*paper, *parts]) + "\n"
 
 
 def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:
@@ -176,17 +174,17 @@ def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:
     low, high = (boundaries[0], boundaries[-1]) if boundaries else (0, 0)
     scale = BAR_WIDTH / max(1, high - low)
     left = LABEL_WIDTH + MARGIN
-    parts = [_text(MARGIN, top + 14, picture.heading, "h")]
+    parts = [svg.label(MARGIN, top + 14, picture.heading, class_="h")]
     if boundaries:
-        parts.append(_text(left, top + 38, str(low)))
-        parts.append(_text(left + BAR_WIDTH, top + 38, str(high), anchor="end"))
+        parts.append(svg.label(left, top + 38, str(low)))
+        parts.append(svg.label(left + BAR_WIDTH, top + 38, str(high), text_anchor="end"))
     y = top + HEAD_HEIGHT - 8
     for row in picture.rows:
-        parts.append(_text(MARGIN, y + 18, row.label))
+        parts.append(svg.label(MARGIN, y + 18, row.label))
         if row.lineage.error is not None:
-            parts.append(_text(left, y + 18, row.lineage.error, "n"))
+            parts.append(svg.label(left, y + 18, row.lineage.error, class_="n"))
         elif not row.lineage.spans:
-            parts.append(_text(left, y + 18, "(no records)"))
+            parts.append(svg.label(left, y + 18, "(no records)"))
         for span in row.lineage.spans:
             for start, end, color in _colored(row, span):
                 x, wide = left + (start - low) * scale, max((end - start) * scale, 1)
@@ -194,10 +192,11 @@ def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:
         for mark in row.marks:
             x = left + (mark.start_offset - low) * scale
             wide = max((mark.end_offset - mark.start_offset) * scale, MARK_WIDTH_MIN)
-            parts.append(_svg_mark(x, y + BAR_HEIGHT, wide, mark))
+            place = (x, y + BAR_HEIGHT, wide, MARK_HEIGHT)
+            parts.append(svg.bar(*place, mark.text, fill=mark.color))
         y += ROW_HEIGHT
     for note in picture.notes:
-        parts.append(_text(MARGIN, y + 14, note, "n"))
+        parts.append(svg.label(MARGIN, y + 14, note, class_="n"))
         y += NOTE_HEIGHT
     return parts, y - top + MARGIN
 
@@ -215,21 +214,6 @@ def _colored(row: Row, span: EpochSpan) -> Iterable[tuple[int, int, str]]:
 
 def _svg_bar(x: float, y: int, wide: float, span: EpochSpan, color: str) -> Iterable[str]:
     title = f"leader epoch {span.leader_epoch}: offsets {span.start_offset} to {span.end_offset}"
-    yield (
-        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR_HEIGHT}" fill="{color}"'
-        f' stroke="#fff"><title>{escape(title)}</title></rect>'
-    )
+    yield svg.bar(x, y, wide, BAR_HEIGHT, title, fill=color, stroke="#fff")
     if wide >= LABEL_FROM_WIDTH:
-        yield _text(x + 5, y + 18, str(span.leader_epoch), "l")
-
-
-def _svg_mark(x: float, y: int, wide: float, mark: Mark) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{MARK_HEIGHT}"'
-        f' fill="{mark.color}"><title>{escape(mark.text)}</title></rect>'
-    )
-
-
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    marked = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y}"{marked} text-anchor="{anchor}">{escape(text)}</text>'
+        yield svg.label(x + 5, y + 18, str(span.leader_epoch), class_="l")

@@ -12,6 +12,7 @@ from fencepost.client.group_descriptions import (
     CLASSIC,
     CONSUMER,
     SHARE,
+    AnyGroup,
     GroupDescription,
     GroupMember,
     StreamsGroupDescription,
@@ -319,13 +320,19 @@ class DeletedShareOffsets(View, frozen=True):
 def viewing_group(view: ClusterView[Any], group: str) -> Conversation[GroupView | StreamsGroupView]:
     """State and members of a group of any type; of each partition that is assigned, or that the
     group has an offset of, how far it is read. Streams groups are described by tasks instead."""
-    described = yield from describing_any_group(view, group)
+    return (yield from viewing_described(view, (yield from describing_any_group(view, group))))
+
+
+def viewing_described(
+    view: ClusterView[Any], described: AnyGroup
+) -> Conversation[GroupView | StreamsGroupView]:
+    """The same of a group that was described just now."""
     if isinstance(described, StreamsGroupDescription):
         return StreamsGroupView.of(described)
     assigned = [where for member in described.members for where in member.assigned]
     if described.kind == SHARE:
         return group_view(described, (yield from _share_progress(view, described, assigned)))
-    lags = yield from finding_lag(view, group, assigned)
+    lags = yield from finding_lag(view, described.group_id, assigned)
     return group_view(described, progress_of(described.members, lags))
 
 

@@ -37,7 +37,7 @@ class ReplicaPlace(View, frozen=True):
     columns: ClassVar = {
         "broker": "broker",
         "state": "state",
-        "": "preferred_text",
+        "order": "order",
         "size": "size",
         "lag": "offset_lag",
         "log directory": "log_dir",
@@ -51,8 +51,8 @@ class ReplicaPlace(View, frozen=True):
     log_dir: str | None
 
     @property
-    def preferred_text(self) -> str:
-        return "preferred" if self.preferred else ""
+    def order(self) -> str | None:
+        return "preferred" if self.preferred else None
 
     @property
     def size(self) -> str | None:

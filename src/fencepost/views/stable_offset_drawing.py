@@ -3,9 +3,9 @@ that are open in between: as text and as SVG."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Final
 
+from fencepost.views import svg
 from fencepost.views.transactions import OpenTransactionView, StableOffsetView
 
 BAR_WIDTH: Final = 640
@@ -35,27 +35,23 @@ def draw_stable_offset_svg(one: StableOffsetView) -> str:
         f" {one.high_watermark}"
     )
     parts = [
-        f'<svg class="epochs" role="img" width="{width}" height="{height}"'
-        f' viewBox="0 0 {width} {height}"><title>{escape(title)}</title>',
-        _text(left, 30, f"{low}"),
-        _text(left + BAR_WIDTH, 30, f"{high}", "end"),
+        svg.label(left, 30, f"{low}"),
+        svg.label(left + BAR_WIDTH, 30, f"{high}", text_anchor="end"),
     ]
     y = HEAD_HEIGHT
     stable = left + (one.last_stable_offset - low) * scale
-    parts.append(_text(MARGIN, y + 15, "readers of committed records"))
-    parts.append(_bar(left, y, max(stable - left, 2), READ_COLOR, title))
+    parts.append(svg.label(MARGIN, y + 15, "readers of committed records"))
+    parts.append(_bar(left, y, max(stable - left, 2), title, READ_COLOR))
     for transaction in one.open:
         y += ROW_HEIGHT
         start = left + (max(transaction.start_offset, low) - low) * scale
         color = STUCK_COLOR if transaction.verdict in STUCK else OPEN_COLOR
-        parts.append(_text(MARGIN, y + 15, _label(transaction)))
+        parts.append(svg.label(MARGIN, y + 15, _label(transaction)))
         wide = max(left + BAR_WIDTH - start, 2)
-        parts.append(_bar(start, y, wide, color, _sentence(transaction)))
-    parts.append(
-        f'<line x1="{stable:.1f}" x2="{stable:.1f}" y1="{HEAD_HEIGHT - 6}" y2="{y + BAR_HEIGHT}"'
-        ' stroke="currentColor" stroke-dasharray="4 3"/>'
-    )
-    return "\n".join([*parts, "</svg>"])
+        parts.append(_bar(start, y, wide, _sentence(transaction), color))
+    ends = {"x1": stable, "x2": stable, "y1": HEAD_HEIGHT - 6, "y2": y + BAR_HEIGHT}
+    parts.append(svg.element("line", **ends, stroke="currentColor", stroke_dasharray="4 3"))
+    return svg.picture(title, width, height, parts, class_="epochs")
 
 
 def draw_stable_offset_text(one: StableOffsetView) -> list[str]:
@@ -94,12 +90,5 @@ def _sentence(one: OpenTransactionView) -> str:
     return f"{whose}: {one.verdict}, from offset {one.start_offset}"
 
 
-def _bar(x: float, y: int, wide: float, color: str, title: str) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR_HEIGHT}" fill="{color}">'
-        f"<title>{escape(title)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+def _bar(x: float, y: float, width: float, title: str, color: str) -> str:
+    return svg.bar(x, y, width, BAR_HEIGHT, title, fill=color)

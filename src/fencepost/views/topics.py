@@ -14,7 +14,7 @@ from fencepost.client.admin import (
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import ClientError, UnsupportedApi
-from fencepost.client.metadata import TopicInfo, TopicPartition
+from fencepost.client.metadata import TopicInfo, TopicPartition, is_under_replicated
 from fencepost.client.replicas import LogDirState, describing_log_dirs, describing_partitions
 from fencepost.client.topic_patterns import PatternMatches
 from fencepost.views.view import View, count
@@ -145,7 +145,7 @@ Chosen = Callable[[PartitionView, int], bool]
 FILTERS: Final[dict[str, tuple[str, Chosen]]] = {
     "under_replicated": (
         "with replicas that are not in sync",
-        lambda one, least: len(one.isr) < len(one.replicas),
+        lambda one, least: is_under_replicated(one),
     ),
     "unavailable": ("without a leader", lambda one, least: one.leader < 0),
     "under_min_isr": (

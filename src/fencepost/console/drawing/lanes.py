@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fencepost.console.drawing import svg
 from fencepost.console.page import Drawing
+from fencepost.views import svg
 from fencepost.views.story import StoryStep
 
 TIME: Final = 80.0
 LANE: Final = 150.0
 ROW: Final = 26.0
 TOP: Final = 34.0
-WIDTH_MIN: Final = 640.0
+LABEL: Final = 300.0
+"""Room for a label behind the last lane."""
 WORDS_MAX: Final = 60
 """Characters of a label; the whole text is in the title that a reader sees on pointing at it."""
 
@@ -21,7 +22,7 @@ WORDS_MAX: Final = 60
 def lanes(caption: str, steps: Sequence[StoryStep], nodes: Sequence[int]) -> Drawing:
     """The steps between these nodes, which are in lanes from left to right."""
     places = {node: TIME + LANE * (number + 0.5) for number, node in enumerate(nodes)}
-    width = max(WIDTH_MIN, TIME + LANE * len(nodes))
+    width = TIME + LANE * len(nodes) + LABEL
     height = TOP + ROW * (len(steps) + 1)
     parts = [
         piece

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fencepost.console.drawing import svg
 from fencepost.console.page import Drawing
+from fencepost.views import svg
 from fencepost.views.times import iso_time
 
 WIDTH: Final = 720.0

@@ -7,29 +7,16 @@ import asyncio
 from typing import Any
 
 from fencepost.console.asked import Asked, NotThere, path_to
+from fencepost.console.given import by_name
 from fencepost.console.page import Level, Page, Section, Sentence, Table
 from fencepost.console.session import Session, now_ms
 from fencepost.views.queries import CheckpointRow, QueryPartition, QueryView
 from fencepost.views.view import count
 
 
-def named(session: Session) -> dict[str, str]:
-    """The directories that the console was given, by the last parts of their paths; of equal ones
-    the later have a number."""
-    found: dict[str, str] = {}
-    for place in session.options.checkpoints:
-        last = place.rstrip("/").rpartition("/")[2] or place
-        name, number = last, 1
-        while name in found:
-            number += 1
-            name = f"{last}~{number}"
-        found[name] = place
-    return found
-
-
 async def checkpoints(session: Session, asked: Asked) -> Page:
     """The checkpoints that the console was given."""
-    places = named(session)
+    places = by_name(session.options.checkpoints)
     rows = await asyncio.to_thread(_looking().rows_of, places) if places else []
     links = [path_to("checkpoints", row.name) for row in rows]
     levels: list[Level | None] = [None if row.error is None else "warning" for row in rows]
@@ -52,7 +39,7 @@ def _looking() -> Any:
 async def checkpoint(session: Session, asked: Asked) -> Page:
     """One checkpoint held against the cluster."""
     name = asked.text("checkpoint")
-    place = named(session).get(name)
+    place = by_name(session.options.checkpoints).get(name)
     if place is None:
         raise NotThere(f"no checkpoint {name!r} among those that the console was given")
     looks = _looking()

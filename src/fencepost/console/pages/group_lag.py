@@ -123,5 +123,5 @@ def _to_records(one: LagRow) -> str | None:
     """The path of the first unread record."""
     if one.topic is None or one.offset is None or not one.lag:
         return None
-    where = {"from": one.offset, "partitions": one.partition}
+    where = {"from": one.offset, "partitions": one.partition, "order": "oldest"}
     return path_to("topics", one.topic, "records", **where)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fencepost.client.consumer_membership import LEAVE_FOR_A_WHILE_EPOCH
-from fencepost.console.drawing import svg
 from fencepost.console.page import Drawing, Section, Sentence, Table
+from fencepost.views import svg
 from fencepost.views.groups import GroupView, MemberView, StreamsGroupView, StreamsMemberView
 from fencepost.views.view import count
 
@@ -32,8 +32,9 @@ def members_section(group: GroupView | StreamsGroupView) -> Section:
 
 
 def epochs_section(group: GroupView | StreamsGroupView) -> Iterator[Section]:
-    """The epochs of the group, of its assignment and of its members; none of a classic group."""
-    if group.group_epoch is None or group.assignment_epoch is None:
+    """The epochs of the group, of its assignment and of its members; none of a classic group, or
+    of one without members."""
+    if group.group_epoch is None or group.assignment_epoch is None or not group.members:
         return
     epochs = [(one.member, one.epoch if one.epoch is not None else -1) for one in group.members]
     late = [name for name, epoch in epochs if 0 <= epoch < group.assignment_epoch]

@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.group_descriptions import DEAD, GROUP_TYPES
-from fencepost.client.group_waits import explaining_waits
+from fencepost.client.group_descriptions import (
+    DEAD,
+    GROUP_TYPES,
+    SHARE,
+    AnyGroup,
+    GroupDescription,
+    describing_any_group,
+)
+from fencepost.client.group_waits import explaining_waits_in
 from fencepost.client.groups import ListedGroup
 from fencepost.console.asked import Asked, NotThere, path_to
 from fencepost.console.listing import part_of
 from fencepost.console.page import Field, Page, Section, Sentence, Table
 from fencepost.console.pages.group_lag import behind, lag_section
 from fencepost.console.pages.group_members import epochs_section, members_section
+from fencepost.console.pages.share_bands import share_section
 from fencepost.console.session import Session, now_ms
 from fencepost.views.group_waits import WaitView, waits_explained
-from fencepost.views.groups import GroupListed, GroupView, StreamsGroupView, viewing_group
+from fencepost.views.groups import GroupListed, GroupView, StreamsGroupView, viewing_described
 from fencepost.views.view import count
 from fencepost.wire.errors import ErrorCode
 
@@ -69,28 +77,41 @@ async def group(session: Session, asked: Asked) -> Page:
     """A group as its coordinator describes it now, and its lag since the page was first opened."""
     name = asked.text("group")
     try:
-        found = await session.run(viewing_group(session.cluster, name))
+        likely = _known_type(session, name)
+        described = await session.run(describing_any_group(session.cluster, name, likely))
+        found = await session.run(viewing_described(session.cluster, described))
     except BrokerError as error:
         if error.code not in NO_GROUP:
             raise
         raise NotThere(f"no group {name!r} in this cluster") from None
     if found.state == DEAD:
         raise NotThere(f"no group {name!r} in this cluster")
-    sections = [await _in_words(session, found)]
-    if isinstance(found, GroupView):
+    sections = [await _in_words(session, described, found)]
+    if isinstance(found, GroupView) and found.kind == SHARE:
+        sections.append(share_section(found))
+    elif isinstance(found, GroupView):
         behind_now = await behind(session, found)
         sections.append(lag_section(session, found, behind_now))
     sections += [*epochs_section(found), members_section(found)]
     return Page(f"Group {found.group}", sections, now_ms())
 
 
-async def _in_words(session: Session, found: GroupView | StreamsGroupView) -> Section:
+def _known_type(session: Session, name: str) -> str | None:
+    """The group's type as the newest sample has it."""
+    newest = session.sampler.newest
+    listed = () if newest is None else newest.groups or ()
+    return next((one.kind.lower() for one in listed if one.group_id == name), None)
+
+
+async def _in_words(
+    session: Session, described: AnyGroup, found: GroupView | StreamsGroupView
+) -> Section:
     """The group's state and who waits for whom."""
     sentences = [Sentence(found.heading)]
     waits: list[Any] = []
-    if isinstance(found, GroupView):
+    if isinstance(described, GroupDescription):
         now = now_ms()
-        explained = await session.run(explaining_waits(session.cluster, found.group, now))
+        explained = await session.run(explaining_waits_in(session.cluster, described, now))
         waits = [WaitView.of(one) for one in explained.waits]
         level: Any = "warning" if waits else "note"
         sentences += [Sentence(line, level) for line in waits_explained(explained, now)[1:]]

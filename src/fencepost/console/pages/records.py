@@ -9,7 +9,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.console.about_topic import topic_of
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
-from fencepost.console.records.cursors import BackwardCursor, Cursor, ForwardCursor
+from fencepost.console.records.cursors import BackwardCursor, Cursor, ForwardCursor, Make
 from fencepost.console.records.dead_letters import Origin
 from fencepost.console.records.decoders import Decoder
 from fencepost.console.records.query import (
@@ -60,10 +60,14 @@ async def records(session: Session, asked: Asked) -> Page:
         "is_complete": look.scan.is_complete,
         "continue_at": positions_text(positions_after(look)) if more else None,
     }
+    sentences = _sentences(look, ranges, more)
+    if session.options.allow_writes and any(row.origin for row in rows):
+        to = path_to("writes", "redrive", topic=query.topic)
+        sentences.append(Sentence("Produce dead letters again to where they came from.", link=to))
     return Page(
         f"Records of {query.topic}",
         [
-            Section("", _sentences(look, ranges, more), [_table(query, rows)], document),
+            Section("", sentences, [_table(query, rows)], document),
             Section("Scanned", [], [_ranges_table(ranges)]),
         ],
         now_ms(),
@@ -85,7 +89,7 @@ async def wanted_partitions(session: Session, query: LookQuery) -> tuple[list[in
     return wanted[:PARTITIONS_MAX], max(0, len(wanted) - PARTITIONS_MAX)
 
 
-async def look_at(session: Session, query: LookQuery, make: RowMaker) -> Look:
+async def look_at(session: Session, query: LookQuery, make: Make) -> Look:
     """Take a look. Raises BadQuery, NotThere, ClientError."""
     chosen, left_out = await wanted_partitions(session, query)
     ranges = await session.run(finding_ranges(session.cluster, query, chosen))

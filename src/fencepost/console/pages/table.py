@@ -8,11 +8,14 @@ from typing import Final, NamedTuple
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
 from fencepost.console.pages.access import access
+from fencepost.console.pages.audit_log import audit_log
+from fencepost.console.pages.audits import audit, audits
 from fencepost.console.pages.batches import batches
 from fencepost.console.pages.brokers import broker, brokers
 from fencepost.console.pages.changes import changes, sample
 from fencepost.console.pages.checkpoints import checkpoint, checkpoints
 from fencepost.console.pages.configs import configs
+from fencepost.console.pages.faults import faults
 from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.partition import partition
@@ -32,13 +35,15 @@ Make = Callable[[Session, Asked], Awaitable[Page]]
 
 class PageKind(NamedTuple):
     """A kind of page. `path` is its path with the names of its parts in braces; `label` is what
-    the list of pages at the top calls it, None for one that others link to."""
+    the list of pages at the top calls it, None for one that others link to. Of a page that shows
+    what is `given` beside the cluster, the list has only what there is."""
 
     name: str
     path: str
     make: Make
     label: str | None
     help: str
+    is_given: bool = False
 
 
 PAGES: Final = (
@@ -103,7 +108,9 @@ PAGES: Final = (
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
     PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
-    PageKind("checkpoints", "/checkpoints", checkpoints, "Spark", "checkpoints of Spark's queries"),
+    PageKind(
+        "checkpoints", "/checkpoints", checkpoints, "Spark", "checkpoints of Spark's queries", True
+    ),
     PageKind(
         "checkpoint",
         "/checkpoints/{checkpoint}",
@@ -111,7 +118,18 @@ PAGES: Final = (
         None,
         "a query: how far it is behind, and what of it the log has lost",
     ),
-    PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs"),
+    PageKind(
+        "audit-log",
+        "/audit-log",
+        audit_log,
+        "Audit log",
+        "who did what, and was refused what",
+        True,
+    ),
+    PageKind("audits", "/audits", audits, "Audits", "audits of log directories", True),
+    PageKind("audit", "/audits/{audit}", audit, None, "what an audit of log directories has found"),
+    PageKind("faults", "/faults", faults, "Faults", "nodes and faults of a test cluster", True),
+    PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs", True),
     PageKind("replay", "/replays/{recording}", replay, None, "a simulated run, step by step"),
 )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fencepost.client.metadata import TopicPartition
+from fencepost.client.metadata import TopicPartition, is_under_replicated
 from fencepost.console.about_topic import about_topic
 from fencepost.console.asked import Asked, path_to
 from fencepost.console.listing import FIRST_MAX, ROWS, ROWS_MAX, part_of
@@ -128,7 +128,7 @@ async def _with_contents(
 
 def _partitions(name: str, partitions: Sequence[PartitionView], total: int) -> Table:
     levels: list[Level | None] = [
-        "bad" if one.leader < 0 else "warning" if len(one.isr) < len(one.replicas) else None
+        "bad" if one.leader < 0 else "warning" if is_under_replicated(one) else None
         for one in partitions
     ]
     kind = type(partitions[0]) if partitions else PartitionView

@@ -18,8 +18,9 @@ from typing import Final
 
 from fencepost.views.view import View
 
+SHARE_GROUP: Final = "share group"
 PREFIXES: Final = (
-    ("__dlq.errors.", "share group"),
+    ("__dlq.errors.", SHARE_GROUP),
     ("__connect.errors.", "Connect"),
     ("kafka_dlt-original-", "Spring"),
     ("kafka_original-", "Spring"),

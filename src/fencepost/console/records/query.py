@@ -15,14 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, listing_offsets
-from fencepost.console.asked import Asked, BadQuery
+from fencepost.console.asked import Asked, BadQuery, iso_ms
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
@@ -59,16 +58,10 @@ def read_bound(asked: Asked, key: str, default: Bound) -> Bound:
         return Bound("latest", int(latest[1] or 0))
     if text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= OFFSET_MAX:
         return Bound("offset", int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadQuery(key, text, BOUNDS) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        return Bound("time", max(0, int(moment.timestamp() * 1000)))
-    except (OverflowError, ValueError):
-        raise BadQuery(key, text, BOUNDS) from None
+    time_ms = iso_ms(text)
+    if time_ms is None:
+        raise BadQuery(key, text, BOUNDS)
+    return Bound("time", time_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -22,10 +23,10 @@ from fencepost.client.errors import ClientError
 from fencepost.console import html
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Confirm, Page, Section, Sentence, Text
-from fencepost.console.session import Session, now_ms
+from fencepost.console.session import Counting, Session, now_ms
 from fencepost.console.web.access import equal_secrets
 from fencepost.console.writes.plan import CannotBe, Plan
-from fencepost.console.writes.table import WRITES, WriteKind
+from fencepost.console.writes.table import WriteKind, writes_of
 from fencepost.views.times import iso_time
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -39,17 +40,18 @@ class _Refused(Exception):
 def write_routes(session: Session) -> list[BaseRoute]:
     """The list of changes, and a route to show and to make each."""
     csrf = secrets.token_urlsafe(32)
+    kinds = writes_of(session.options)
 
     async def listing(request: Request) -> Response:
         found = [
             Sentence(f"{kind.title}: {kind.what}", link=path_to("writes", kind.name))
-            for kind in WRITES
+            for kind in kinds
         ]
         page = Page("Writes", [Section("", found)], now_ms(), refresh_s=None)
         return _answer(session, request, page, 200, csrf)
 
     routes: list[BaseRoute] = [Route("/writes", listing, methods=["GET"])]
-    for kind in WRITES:
+    for kind in kinds:
         path = f"/writes/{kind.name}"
         routes.append(Route(path, _showing(session, kind, csrf), methods=["GET"]))
         routes.append(Route(path, _making(session, kind, csrf), methods=["POST"]))
@@ -61,7 +63,9 @@ def _showing(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         values = dict(request.query_params)
-        page, status = await _shown(session, kind, values)
+        with Counting() as requests:
+            page, status = await _shown(session, kind, values)
+        page = msgspec.structs.replace(page, requests=dict(requests))
         return _answer(session, request, page, status, csrf)
 
     return answer
@@ -99,7 +103,9 @@ def _making(
             page = _page(kind, Asked({}), [Section("", [Sentence(f"Refused: {error}.", "bad")])])
             return _answer(session, request, page, 403, csrf)
         typed, digest = form.pop("typed", ""), form.pop("digest", "")
-        page, status = await _made(session, request, kind, form, typed, digest)
+        with Counting() as requests:
+            page, status = await _made(session, request, kind, form, typed, digest)
+        page = msgspec.structs.replace(page, requests=dict(requests))
         return _answer(session, request, page, status, csrf)
 
     return answer

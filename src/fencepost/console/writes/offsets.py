@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-
 from fencepost.client.admin import describing_topic
 from fencepost.client.errors import BrokerError
 from fencepost.client.group_descriptions import SHARE, describing_group
 from fencepost.client.group_offsets import reading_offsets
 from fencepost.client.groups import altering_group_offsets
 from fencepost.client.metadata import CommittedOffset, TopicPartition
-from fencepost.client.offsets import EARLIEST, LATEST, listing_offsets
+from fencepost.client.offset_targets import OffsetTarget, resolving_target
 from fencepost.console.asked import Asked, BadQuery
 from fencepost.console.session import Session
 from fencepost.console.writes.plan import CannotBe, Plan
-from fencepost.console.writes.topics import INT64_MAX, required
+from fencepost.console.writes.topics import required
 from fencepost.views.view import count
 from fencepost.wire.errors import ErrorCode
-
-TO: Final = "earliest, latest, an offset or @MILLISECONDS since 1970"
 
 
 async def reset_offsets(session: Session, asked: Asked) -> Plan:
@@ -27,8 +22,10 @@ async def reset_offsets(session: Session, asked: Asked) -> Plan:
     group = required(asked, "group")
     await _require_empty(session, group)
     partitions = await _partitions(session, asked)
-    targets = await _targets(session, partitions, asked)
+    target = _target(asked)
     committed = await session.run(reading_offsets(session.cluster, group, partitions))
+    current = {where: now.offset for where, now in committed.items()}
+    targets = await session.run(resolving_target(session.cluster, partitions, target, current))
     diff = []
     for where, offset in sorted(targets.items()):
         now = committed.get(where)
@@ -72,28 +69,9 @@ async def _partitions(session: Session, asked: Asked) -> list[TopicPartition]:
     return [TopicPartition(info.name, one) for one in numbers]
 
 
-async def _targets(
-    session: Session, partitions: Sequence[TopicPartition], asked: Asked
-) -> dict[TopicPartition, int]:
-    """The offset for each partition, within its log."""
+def _target(asked: Asked) -> OffsetTarget:
     to = asked.text("to").strip()
-    begin = await _listed(session, partitions, EARLIEST)
-    end = await _listed(session, partitions, LATEST)
-    if to in ("earliest", "latest"):
-        return begin if to == "earliest" else end
-    digits = to.removeprefix("@")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 19:
-        raise BadQuery("to", to, f"allowed are {TO}")
-    if int(digits) > INT64_MAX:
-        raise BadQuery("to", to, f"at most {INT64_MAX} is allowed")
-    if to.startswith("@"):
-        since = await _listed(session, partitions, int(digits))
-        return {one: at if at >= 0 else end[one] for one, at in since.items()}
-    return {one: min(max(int(digits), begin[one]), end[one]) for one in partitions}
-
-
-async def _listed(
-    session: Session, partitions: Sequence[TopicPartition], when: int
-) -> dict[TopicPartition, int]:
-    found = await session.run(listing_offsets(session.cluster, dict.fromkeys(partitions, when)))
-    return {one: at.offset for one, at in found.items()}
+    try:
+        return OffsetTarget.of(to)
+    except ValueError as error:
+        raise BadQuery("to", to, str(error)) from None

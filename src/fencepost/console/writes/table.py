@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked
 from fencepost.console.page import Field
-from fencepost.console.session import Session
-from fencepost.console.writes.offsets import TO, reset_offsets
+from fencepost.console.session import Options, Session
+from fencepost.console.writes.faults import ACTIONS, KINDS, LINKS, fault, lift_fault, link, node
+from fencepost.console.writes.offsets import reset_offsets
 from fencepost.console.writes.plan import Plan
+from fencepost.console.writes.redrive import LETTERS, LETTERS_MAX, redrive
 from fencepost.console.writes.topics import (
     alter_configs,
     create_topic,
@@ -47,7 +49,7 @@ WRITES: Final = (
             Field("group", "group", ""),
             _TOPIC,
             Field("partition", "partition (-1: all)", "-1"),
-            Field("to", f"to: {TO}", ""),
+            Field("to", "to (earliest, latest, an offset, a time, …)", ""),
         ),
     ),
     WriteKind(
@@ -61,6 +63,20 @@ WRITES: Final = (
             Field("key", "key (empty: none)", ""),
             Field("value", "value", "", lines=True),
             Field("null", "value is null", "no", ("no", "yes")),
+        ),
+    ),
+    WriteKind(
+        "redrive",
+        "Redrive dead letters",
+        "produces the records of a topic of dead letters again, where they came from",
+        redrive,
+        (
+            _TOPIC,
+            Field("from", "from (as of records)", "earliest"),
+            Field("to", "to", "latest"),
+            Field("partitions", "partitions", "all"),
+            Field("filter", "filter", ""),
+            Field("limit", f"letters ({LETTERS_MAX} at most)", str(LETTERS)),
         ),
     ),
     WriteKind(
@@ -105,3 +121,56 @@ WRITES: Final = (
         (_TOPIC,),
     ),
 )
+
+FAULT_WRITES: Final = (
+    WriteKind(
+        "fault",
+        "Have requests fail or wait",
+        "at the gates of a test cluster",
+        fault,
+        (
+            Field("kind", "what", KINDS[0], KINDS),
+            Field("api", "requests of API (empty: any)", ""),
+            Field("error", "error of a failure", "NOT_LEADER_OR_FOLLOWER"),
+            Field("delay_ms", "ms of a delay", "1000"),
+            Field("count", "how many requests (0: until it is lifted)", "1"),
+            Field("topic", "about topic (empty: any)", ""),
+            Field("client_id", "of client id (empty: any)", ""),
+            Field("node", "to node (-1: any)", "-1"),
+            Field("when", "when", "before", ("before", "after")),
+        ),
+    ),
+    WriteKind(
+        "lift-fault",
+        "Lift a fault",
+        "of a test cluster; what it holds goes on",
+        lift_fault,
+        (Field("fault", "fault (its number, or all)", ""),),
+    ),
+    WriteKind(
+        "link",
+        "Cut, slow or heal a link",
+        "between nodes, or clients and nodes, of a test cluster",
+        link,
+        (
+            Field("action", "what", LINKS[0], LINKS),
+            Field("from", "from (node's or client's id; empty: any)", ""),
+            Field("to", "to (the same)", ""),
+            Field("one_way", "one way", "no", ("no", "yes")),
+            Field("delay_ms", "ms of a slow link", "0"),
+            Field("bytes_per_s", "bytes/s of a slow link (0: any)", "0"),
+        ),
+    ),
+    WriteKind(
+        "node",
+        "Stop or start a node",
+        "of a test cluster",
+        node,
+        (Field("node", "node", ""), Field("action", "what", "kill", tuple(ACTIONS))),
+    ),
+)
+
+
+def writes_of(options: Options) -> Sequence[WriteKind]:
+    """The changes that a console of these options has."""
+    return WRITES if options.faults is None else (*WRITES, *FAULT_WRITES)

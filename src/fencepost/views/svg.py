@@ -1,5 +1,5 @@
-"""Elements of SVG as text: escaped, with presentation attributes and classes only (the console's
-content security policy lets no styles in)."""
+"""Elements of SVG as text: escaped, with presentation attributes and classes only (the content
+security policy of the console lets no styles in)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def element(name: str, *children: str, **attributes: object) -> str:
     return f"<{name}{given}>{''.join(children)}</{name}>" if children else f"<{name}{given}/>"
 
 
-def picture(title: str, width: float, height: float, children: Iterable[str]) -> str:
+def picture(
+    title: str, width: float, height: float, children: Iterable[str], **attributes: object
+) -> str:
     """A picture of so many units of width and height, which scales with the page."""
     return element(
         "svg",
@@ -32,12 +34,19 @@ def picture(title: str, width: float, height: float, children: Iterable[str]) ->
         height=height,
         role="img",
         aria_label=title,
+        **attributes,
     )
 
 
 def label(x: float, y: float, words: str, **attributes: object) -> str:
     """A text at a place; `class_` and others as attributes."""
     return element("text", text(words), x=x, y=y, **attributes)
+
+
+def bar(x: float, y: float, width: float, height: float, title: str, **attributes: object) -> str:
+    """A filled rectangle, with what it stands for as its title."""
+    inside = element("title", text(title))
+    return element("rect", inside, x=x, y=y, width=width, height=height, **attributes)
 
 
 def text(words: str) -> str:
