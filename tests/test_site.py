@@ -272,7 +272,14 @@ def test_links_beyond_the_site_become_text(docs_site: SimpleNamespace):
         "[docs/GUIDE.md](docs/GUIDE.md#x), [here](#x), [code](examples/flights), [a](https://b.c)"
     )
     assert docs_site.assemble.with_local_links(text, ROOT) == (
-        "[GUIDE](GUIDE.md#x), [here](#x), code, [a](https://b.c)"
+        "[Guide](GUIDE.md#x), [here](#x), code, [a](https://b.c)"
+    )
+
+
+def test_links_are_from_where_the_page_is(docs_site: SimpleNamespace):
+    text = "[start](../start/codec.md), [GUIDE](../GUIDE.md#x), [README](../../README.md)"
+    assert docs_site.assemble.with_local_links(text, ROOT / "docs" / "tutorials") == (
+        "[start](../start/codec.md), [Guide](../GUIDE.md#x), [README](../README.md)"
     )
 
 
