@@ -79,7 +79,7 @@ kafka-tests: setup ## Apache Kafka's own integration tests on our nodes, for hou
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600
 
-browser: setup ## the console's pages in Debian's Chromium: journeys, accessibility, looks
+browser: setup ## the console's pages and the docs in Debian's Chromium: journeys, accessibility, looks
 	$(PYTEST) tests/browser -m browser --timeout 300
 
 pythons: setup ## C extensions built and tested with every Python from 3.11 on that can be had

@@ -21,7 +21,7 @@ html_theme = "furo"
 html_title = f"Fencepost {__version__}"
 html_static_path = [str(Path(__file__).resolve().parent / "_static")]
 html_css_files = ["site.css"]
-html_js_files = ["versions.js"]
+html_js_files = ["versions.js", "tables.js"]
 html_copy_source = False
 html_show_copyright = False
 

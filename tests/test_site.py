@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import posixpath
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -27,7 +23,6 @@ from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD_TIMEOUT_S = 600
 
 CLASSES: list[type[Message]] = [
     *(request_class(key) for key in sorted(API_NAMES)),
@@ -43,9 +38,11 @@ def docs_site() -> Iterator[SimpleNamespace]:
     """The modules of tools/docs_site that are tested on their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tools"))
-        from docs_site import assemble, docstrings, prose, schema
+        from docs_site import assemble, divided, docstrings, prose, schema
 
-        yield SimpleNamespace(assemble=assemble, docstrings=docstrings, prose=prose, schema=schema)
+        yield SimpleNamespace(
+            assemble=assemble, divided=divided, docstrings=docstrings, prose=prose, schema=schema
+        )
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +269,40 @@ def test_links_beyond_the_site_become_text(docs_site: SimpleNamespace):
         "[docs/GUIDE.md](docs/GUIDE.md#x), [here](#x), [code](examples/flights), [a](https://b.c)"
     )
     assert docs_site.assemble.with_local_links(text, ROOT) == (
-        "[GUIDE](GUIDE.md#x), [here](#x), code, [a](https://b.c)"
+        "[Guide](GUIDE.md#x), [here](#x), code, [a](https://b.c)"
     )
+
+
+def test_links_are_from_where_the_page_is(docs_site: SimpleNamespace):
+    text = "[start](../start/codec.md), [GUIDE](../GUIDE.md#x), [README](../../README.md)"
+    assert docs_site.assemble.with_local_links(text, ROOT / "docs" / "tutorials") == (
+        "[start](../start/codec.md), [Guide](../GUIDE.md#x), [README](../README.md)"
+    )
+
+
+def test_a_section_of_a_long_page_is_a_page_of_its_own(
+    docs_site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(docs_site.divided.DIVIDED, "A.md", {"B b": "B.md"})
+    text = "# A\n\n## B b\n\n```sh\n## no heading\n```\n\n### D\n\n## C\n"
+    assert dict(docs_site.divided.parts("A.md", text)) == {
+        "A.md": "# A\n\n## C\n\n## Pages of their own\n\n* [B b](B.md)\n",
+        "B.md": "# B b\n\n```sh\n## no heading\n```\n\n## D\n\n",
+    }
+    places = docs_site.divided.anchors("A.md", text)
+    assert (places["b-b"], places["d"], places["c"]) == ("B.md", "B.md", "A.md")
+
+
+def test_links_into_a_divided_page_follow_its_sections(
+    docs_site: SimpleNamespace, pages: dict[str, str]
+):
+    guide = ROOT / "docs" / "GUIDE.md"
+    text = "[a](#install), [b](#faults-on-demand)"
+    assert docs_site.assemble.with_local_links(text, guide.parent, guide) == (
+        "[a](GUIDE.md#install), [b](IN_TESTS.md#faults-on-demand)"
+    )
+    for title, place in docs_site.divided.DIVIDED["GUIDE.md"].items():
+        assert pages[place].startswith(f"# {title}\n")
 
 
 def test_docstrings_become_what_autodoc_reads(docs_site: SimpleNamespace):
@@ -298,57 +327,6 @@ def test_every_page_is_in_a_table_of_contents(pages: dict[str, str]):
             entries = re.findall(r"^   (\w+)$", text, re.M)
             listed |= {posixpath.join(folder, entry) for entry in entries}
     assert listed == {path.rpartition(".")[0] for path in pages} - {"index"}
-
-
-MISSING: list[str] = [
-    name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None
-]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, built as `make docs` builds it; warnings are errors."""
-    out = tmp_path_factory.mktemp("site") / "docs"
-    done = subprocess.run(
-        [sys.executable, "-m", "docs_site", "--out", str(out)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    return out
-
-
-@pytest.mark.long
-@pytest.mark.timeout(BUILD_TIMEOUT_S + 60)
-@pytest.mark.skipif(bool(MISSING), reason=f"make docs installs {', '.join(MISSING)}")
-class TestBuilt:
-    def test_fields_have_their_anchors(self, site: Path):
-        page = (site / "reference/apis/fetch.html").read_text()
-        assert 'id="fetchrequest-topics-partitions-current-leader-epoch"' in page
-
-    def test_search_finds_fields(self, site: Path):
-        index = (site / "searchindex.js").read_text()
-        assert '"current_leader_epoch":' in index
-        assert '"fenced_leader_epoch":' in index.lower()
-
-    def test_nothing_is_loaded_from_elsewhere(self, site: Path):
-        loads = re.compile(
-            r"<(?:script|img|iframe|source)[^>]*\ssrc=\"(?:https?:)?//"
-            r"|<link[^>]*\shref=\"(?:https?:)?//"
-        )
-        found = [path.name for path in site.rglob("*.html") if loads.search(path.read_text())]
-        assert not found
-        imports = re.compile(r"(?:@import\s+|url\()[\"']?(?:https?:)?//")
-        assert not [p.name for p in site.rglob("*.css") if imports.search(p.read_text())]
-
-    def test_no_markdown_is_left_over(self, site: Path):
-        page = (site / "python/messages.html").read_text()
-        assert "| --- |" not in page
-        assert "|---|" not in page
 
 
 MOST_USED = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 24, 25, 26, 28)

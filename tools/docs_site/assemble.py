@@ -2,78 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs_site import api_pages, error_page, python_pages, record_pages
+from docs_site import api_pages, divided, error_page, python_pages, record_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 START = "index.md"
-GUIDES = (
-    "README",
-    "OVERVIEW",
-    "GUIDE",
-    "OPERATIONS",
-    "CONSOLE",
-    "CONSOLE_RECORDS",
-    "SECURING",
-    "CLIENT",
-    "MIGRATING",
-    "SPARK",
-    "EXACTLY_ONCE",
-    "LAKES",
-    "TABLES",
-    "CHECKPOINTS",
-    "REGISTRY",
-    "EXECUTORS",
-    "AUDIT",
-    "ARROW",
-    "CODEC",
-    "FORMATS",
-    "ARCHITECTURE",
-    "GLOSSARY",
-    "TESTING",
-    "KAFKA_TESTS",
-    "SIMULATOR",
-    "PERFORMANCE",
-    "SCALE",
-    "CONTRIBUTING",
-    "RELEASING",
-    "CHANGELOG",
-    "SECURITY",
-)
-LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]*)(#[\w-]+)?\)")
+SECTION = re.compile(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+PAGE = re.compile(r"\]\(([\w./-]+)\.(?:md|rst)(?:#[\w-]+)?\)")
 
 CONTENTS = """
 ```{toctree}
 :hidden:
-:caption: Guides
+:caption: %s
 
-README <README>
-%(guides)s
-```
-
-```{toctree}
-:hidden:
-:caption: Protocol
-
-reference/apis/index
-reference/records/index
-reference/errors
-```
-
-```{toctree}
-:hidden:
-:caption: Python
-
-python/index
+%s
 ```
 """
 
 REFERENCE = """
-## Reference
+What is made from the code:
 
 | you want to | read |
 |---|---|
@@ -82,17 +36,34 @@ REFERENCE = """
 | know what an answer means | [error codes](reference/errors.md) |
 | serve voters of FetchQuorumRecords | [the draft](reference/records/fetch-quorum-records.md) |
 | call all this from Python | [modules](python/index.rst) |
+
 """
+BELOW_OTHERS = ("reference/records/fetch-quorum-records",)
+"""Pages that the contents of another page list."""
 
 
 def source_pages() -> Iterator[tuple[str, str]]:
     """Path and text of every page of the site."""
     for path in hand_written():
-        text = with_local_links(path.read_text(), path.parent)
-        if path.name == START:
-            text += REFERENCE + CONTENTS % {"guides": "\n".join(GUIDES[1:])}
-        yield path.name, text
+        for place, part in divided.parts(place_of(path), path.read_text()):
+            text = with_local_links(part, path.parent, path)
+            yield place, with_contents(text) if place == START else text
     yield from generated_pages()
+
+
+def with_contents(start: str) -> str:
+    """The front page with the generated reference, and with what it lists as the contents of the
+    site: a group for each of its sections, with the pages in the order in which they are named.
+    """
+    start = re.sub(r"`make docs` builds .*?\n\n", REFERENCE.lstrip(), start, flags=re.DOTALL)
+    contents = ""
+    listed = set(BELOW_OTHERS)
+    for caption, text in SECTION.findall(start):
+        pages = [page for page in dict.fromkeys(PAGE.findall(text)) if page not in listed]
+        listed.update(pages)
+        entries = [f"{page} <{page}>" if page == "README" else page for page in pages]
+        contents += CONTENTS % (caption, "\n".join(entries))
+    return start + contents
 
 
 def generated_pages() -> Iterator[tuple[str, str]]:
@@ -105,26 +76,51 @@ def generated_pages() -> Iterator[tuple[str, str]]:
 
 def hand_written() -> list[Path]:
     """The pages that people wrote."""
-    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
-def with_local_links(text: str, folder: Path) -> str:
-    """Links as the site needs them: docs/ is its root, and what is not on it is only named."""
+def place_of(path: Path) -> str:
+    """Where a page that people wrote is on the site: docs/ is its root."""
+    return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()
+
+
+def with_local_links(text: str, folder: Path, page: Path | None = None) -> str:
+    """The links of a page in `folder` as the site needs them; what is not on it is only named.
+
+    `page` is given where text is of a page, whose own headings may be on several of the site's.
+    """
+    here = place_of(folder)
+    pages = set(hand_written())
 
     def rewrite(match: re.Match[str]) -> str:
-        target = (folder / match[2]).resolve() if match[2] else None
+        label, name, anchor = match[1], match[2], match[3] or ""
+        target = (folder / name).resolve() if name else page
         if target is None:
             return match[0]
-        if target.parent not in (DOCS, ROOT) or target.suffix != ".md":
-            return match[1]
-        return f"[{_label(match[1])}]({target.name}{match[3] or ''})"
+        if target not in pages:
+            return label
+        link = posixpath.relpath(_place_on_site(target, anchor), here)
+        return f"[{_label(label, target)}]({link}{anchor})"
 
     return LINK.sub(rewrite, text).replace("](docs/", "](")
 
 
-def _label(text: str) -> str:
-    """Names of files as titles would be: `docs/GUIDE.md` becomes `GUIDE`."""
-    return re.sub(r"^(?:docs/)?([A-Z]+)\.md$", r"\1", text)
+def _place_on_site(page: Path, anchor: str) -> str:
+    return _places_of_anchors(page).get(anchor.removeprefix("#"), place_of(page))
+
+
+@functools.cache
+def _places_of_anchors(page: Path) -> dict[str, str]:
+    """Where the headings of a page are that is several on the site."""
+    place = place_of(page)
+    return divided.anchors(place, page.read_text()) if place in divided.DIVIDED else {}
+
+
+def _label(text: str, page: Path) -> str:
+    """A link by the name of a page's file has the page's title: `GUIDE.md` becomes Guide."""
+    if text.removeprefix("docs/").removesuffix(".md") != page.stem or page.stem == "README":
+        return text
+    return page.read_text().split("\n", 1)[0].removeprefix("# ")
 
 
 def write(folder: Path) -> None:
