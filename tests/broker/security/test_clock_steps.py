@@ -117,6 +117,8 @@ def test_a_session_does_not_go_by_the_wall_clock(node: RunningNode, wall: WallCl
             eventually(lambda: len(sessions(node)) == 1, "the others have left")
             (session,) = sessions(node)
             before = session.expires_ms
+            now_ms = node.call(node.node.broker.listener.logins.now_ms)
+            assert 0 < session.lifetime_ms(now_ms) <= GOOD_FOR_S * 1000
             wall.ahead_s = step_s
             assert is_served(client)
             assert session.expires_ms == before
