@@ -83,10 +83,12 @@ def test_an_acl_is_added_once():
 def test_an_acl_that_was_removed_is_added_again():
     acls = Acls()
     acls.create(creation())
+    acls.create(creation(resource_name="u"))
     ((code, _, removed),) = acls.delete(any_acl(resource_name_filter="t"))
-    assert (code, removed, acls.names) == (0, ["t"], [])
+    assert (code, removed, acls.names) == (0, ["t"], ["u"])
+    acls.create(creation(resource_name="v"))
     acls.create(creation())
-    assert acls.names == ["t"]
+    assert acls.names == ["t", "u", "v"]
 
 
 def test_of_an_acl_with_two_ids_one_is_enough():

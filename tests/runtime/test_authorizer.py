@@ -312,3 +312,6 @@ def test_what_may_be_written_is_remembered_and_a_refusal_is_left_to_others(node:
     refused = partitions.find_to_write(eve, "t", 0)
     assert refused is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert len(node.sink.events) == 2
+    node.learn(RemoveAccessControlEntryRecord(id=Uuid(b"b" * 16)))
+    revoked = partitions.find_to_write(Asker(), "t", 0)
+    assert revoked is ErrorCode.TOPIC_AUTHORIZATION_FAILED
