@@ -6,6 +6,7 @@ import base64
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -115,6 +116,25 @@ def test_tokens_that_end_or_do_not_say_when_are_asked_for_again():
             chosen = security(endpoint.url)
             assert access_token(chosen) == access_token(chosen) == "abc"
             assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "monotonic_s", "asked"),
+    [(0, 0, 1), (4_000, 0, 2), (-86_400, 0, 1), (-86_400, 4_000, 2)],
+)
+def test_a_token_is_kept_no_longer_than_either_clock_allows(
+    wall_s: float, monotonic_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
+):
+    """The wall clock may be set back by a day; the other may stop while a machine sleeps."""
+    wall, monotonic = time.time, time.monotonic
+    with Endpoint((200, b'{"access_token": "abc", "expires_in": 3600}')) as endpoint:
+        chosen = security(endpoint.url)
+        assert access_token(chosen) == "abc"
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time", lambda: wall() + wall_s)
+            patched.setattr(time, "monotonic", lambda: monotonic() + monotonic_s)
+            assert access_token(chosen) == "abc"
+        assert len(endpoint.requests) == asked
 
 
 def test_server_errors_are_tried_again_and_refusals_are_not():

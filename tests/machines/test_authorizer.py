@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fencepost.machines.authorizer import AclAuthorizer, Policy, Why
 from fencepost.machines.authorizer.hosts import ClientHost, Range, client_host, parsed_range
+from fencepost.machines.authorizer.index import MANY_RULES
 from fencepost.machines.authorizer.machine import DECISIONS_MAX
 from fencepost.machines.image.acls import Acl, AuthorizerNotReadyError
 from fencepost.machines.image.persistent import PersistentMap
@@ -134,6 +135,29 @@ def test_many_acls_of_one_pattern_decide_as_few_do():
     made = authorizer(*acls)
     for _ in range(300):
         compare(acls, made, rnd)
+
+
+def test_one_of_many_acls_of_a_pattern_that_is_revoked_counts_no_more():
+    """Of so many it is remembered which are for a client."""
+    hosts = [f"10.0.1.{n}" for n in range(2 * MANY_RULES)]
+    acls = numbered([acl("*", host=host) for host in hosts])
+    made = authorizer()
+    made.learn(acls)
+    assert all(made.decide(ALICE, host, READ, TOPIC, "t").allowed for host in hosts)
+    revoked = next(one for one in acls if acls[one].host == hosts[3])
+    made.learn(acls.remove(revoked))
+    found = [made.decide(ALICE, host, READ, TOPIC, "t").allowed for host in hosts]
+    assert found == [host != hosts[3] for host in hosts]
+
+
+def test_a_right_to_all_topics_is_one_to_some_whatever_prefixes_are_denied():
+    acls = [
+        acl("*", WRITE),
+        acl("*", WRITE, pattern=PREFIXED, permission=DENY),  # topics that begin with an asterisk
+        acl("hard", WRITE, pattern=PREFIXED, permission=DENY),  # the name that is tried first
+    ]
+    assert authorizer(*acls).decide_any(ALICE, HOST, WRITE, TOPIC).allowed
+    assert allows_any(acls, "User:a", HOST, WRITE, TOPIC)
 
 
 def test_many_addresses_are_looked_at_once_for_a_client(monkeypatch: pytest.MonkeyPatch):

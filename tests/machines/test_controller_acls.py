@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fencepost.machines.controller.acls import MAX_ACLS, SCANS_MAX, TOLD_MAX
+from fencepost.machines.image import persistent
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 from fencepost.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from fencepost.wire.records.metadata import FeatureLevelRecord
+from fencepost.wire.records.metadata import FeatureLevelRecord, RemoveAccessControlEntryRecord
 
 from .controller_fixtures import Bench
 
@@ -77,6 +78,47 @@ def test_an_acl_is_added_once():
     assert acls.names == ["t", "u"]
     assert acls.create(creation()) == [(0, "")]
     assert acls.names == ["t", "u"]
+
+
+def test_an_acl_that_was_removed_is_added_again():
+    acls = Acls()
+    acls.create(creation())
+    acls.create(creation(resource_name="u"))
+    ((code, _, removed),) = acls.delete(any_acl(resource_name_filter="t"))
+    assert (code, removed, acls.names) == (0, ["t"], ["u"])
+    acls.create(creation(resource_name="v"))
+    acls.create(creation())
+    assert acls.names == ["t", "u", "v"]
+
+
+def test_of_an_acl_with_two_ids_one_is_enough():
+    """Kafka wrote such logs before KAFKA-19347."""
+    acls = Acls()
+    acls.create(creation())
+    (twin,) = acls.bench.image.acls.values()
+    acls.bench.apply([twin.to_record(next(acls.bench.ids))])
+    acls.create(creation())
+    assert acls.names == ["t", "t"]
+    acls.bench.apply([RemoveAccessControlEntryRecord(id=min(acls.bench.image.acls))])
+    acls.create(creation())
+    assert acls.names == ["t"]
+
+
+def test_another_acl_costs_no_look_at_all_that_there_are(monkeypatch: pytest.MonkeyPatch):
+    acls, seen = Acls(), 0
+    acls.create(*(creation(resource_name=f"t{n}") for n in range(3_000)))
+    acls.create(creation())
+    entries = persistent._entries
+
+    def counting(node: Any) -> Any:
+        nonlocal seen
+        for entry in entries(node):
+            seen += 1
+            yield entry
+
+    monkeypatch.setattr(persistent, "_entries", counting)
+    acls.create(creation(resource_name="one more"))
+    assert seen < 300
 
 
 @pytest.mark.parametrize(

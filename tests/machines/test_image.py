@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 from typing import Any
 
 import pytest
@@ -64,6 +65,27 @@ def test_a_map_is_what_a_dict_is(changes: list[tuple[Any, int | None]]) -> None:
         found = {key: (a, b) for key, a, b in mapped.changes_since(old)}
         keys = was.keys() | plain.keys()
         assert found == {k: (was.get(k), plain.get(k)) for k in keys if was.get(k) != plain.get(k)}
+
+
+@given(
+    st.dictionaries(st.integers(0, 300), st.integers(), max_size=100),
+    st.dictionaries(st.integers(0, 300), st.integers(), min_size=tree.MANY_KEYS, max_size=200),
+    st.sampled_from([1, 3, 1 << 31]),
+)
+def test_many_values_at_once_are_the_same_as_one_after_the_other(
+    first: dict[int, int], many: dict[int, int], hashes: int
+) -> None:
+    """The same tree, so that iterating it gives the same order; hashes may clash, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tree, "_hash_of", lambda key: zlib.crc32(bytes([key % 256])) % hashes)
+        begun: PersistentMap[int, int] = PersistentMap(first)
+        slowly = begun
+        for key, value in many.items():
+            slowly = slowly.set(key, value)
+        at_once = begun.update(many)
+        assert at_once._root == slowly._root and list(at_once) == list(slowly)
+        assert len(at_once) == len(slowly) == len(first | many)
+        assert begun == first, "an old map stays as it was"
 
 
 def test_maps_grow_deep_and_survive_equal_hashes(monkeypatch: pytest.MonkeyPatch) -> None:

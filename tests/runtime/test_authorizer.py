@@ -304,7 +304,14 @@ def test_what_may_be_written_is_remembered_and_a_refusal_is_left_to_others(node:
     for _ in range(3):
         assert partitions.find_to_write(Asker(), "t", 0) is OnePartition.hosted
     assert (len(node.sink.events), tally.count) == (1, 2)
+    tally.is_over, node.sink.tally = True, Tally()
+    for _ in range(3):
+        assert partitions.find_to_write(Asker(), "t", 0) is OnePartition.hosted
+    assert (len(node.sink.events), tally.count) == (2, 2), "its minute is over, so one is told"
     eve = Asker(Principal("User", "eve"))
     refused = partitions.find_to_write(eve, "t", 0)
     assert refused is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert len(node.sink.events) == 1
+    assert len(node.sink.events) == 2
+    node.learn(RemoveAccessControlEntryRecord(id=Uuid(b"b" * 16)))
+    revoked = partitions.find_to_write(Asker(), "t", 0)
+    assert revoked is ErrorCode.TOPIC_AUTHORIZATION_FAILED

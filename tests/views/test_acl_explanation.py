@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from fencepost.client.acls import AclBinding
 from fencepost.machines.authorizer.decision import Policy
 from fencepost.machines.image.acls import AclOperation, Pattern, PermissionType, ResourceType
-from fencepost.views.acl_explanation import AclExplanation, explain
+from fencepost.views import acl_explanation
+from fencepost.views.acl_explanation import AclExplanation, KnownPolicy, explain, reading_policy
 
 ORDERS = (ResourceType.TOPIC, "orders")
 READS = AclBinding(ResourceType.TOPIC, "ord", "User:ada", AclOperation.READ, Pattern.PREFIXED)
@@ -70,3 +75,43 @@ def test_what_no_rule_is_about_may_be_open():
         policy=Policy(allows_if_no_acl=True),
     )
     assert found.allowed and "allow.everyone.if.no.acl.found is true" in found.sentence
+
+
+def answering(value: Any) -> Callable[..., Any]:
+    """A conversation that is over at once."""
+
+    def conversation(*_: Any) -> Any:
+        yield from ()
+        return value
+
+    return conversation
+
+
+@pytest.mark.parametrize(
+    ("configs", "known"),
+    [
+        (
+            {"super.users": "User:a; User:b;", "allow.everyone.if.no.acl.found": "True"},
+            KnownPolicy(Policy(frozenset({"User:a", "User:b"}), True), None),
+        ),
+        (
+            {"super.users": "", "allow.everyone.if.no.acl.found": "false"},
+            KnownPolicy(Policy(), None),
+        ),
+        (
+            {"super.users": None, "allow.everyone.if.no.acl.found": "true"},
+            KnownPolicy(Policy(frozenset(), True), "the broker does not show super.users"),
+        ),
+    ],
+)
+def test_what_a_brokers_configs_say_of_its_authorizer_counts(
+    configs: dict[str, str | None], known: KnownPolicy, monkeypatch: pytest.MonkeyPatch
+):
+    cluster = SimpleNamespace(brokers=[SimpleNamespace(node_id=1)])
+    entries = [SimpleNamespace(name=name, value=value) for name, value in configs.items()]
+    monkeypatch.setattr(acl_explanation, "describing_cluster", answering(cluster))
+    monkeypatch.setattr(acl_explanation, "describing_configs", answering(entries))
+    asking: Any = reading_policy(SimpleNamespace())  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as over:
+        next(asking)
+    assert over.value.value == known

@@ -49,6 +49,10 @@ def test_a_secured_node_leaves_nothing_open():
         ({MAP: "CLIENTS:PLAINTEXT,CONTROLLER:SSL"}, "does not encrypt"),
         ({MAP: "CLIENTS:SSL,CONTROLLER:SSL"}, "asks for no login"),
         (
+            {MAP: "CLIENTS:SSL,CONTROLLER:SSL", "ssl.client.auth": "requested"},
+            "asks for no login",
+        ),
+        (
             {MAP: "CLIENTS:SASL_PLAINTEXT,CONTROLLER:SSL", "sasl.enabled.mechanisms": "PLAIN"},
             "passwords of PLAIN",
         ),
@@ -107,3 +111,8 @@ def test_missing_quotas_old_certificates_and_files_that_others_read():
     assert finding_of_mode("f", 0o644)[0].kind == OPEN
     assert finding_of_mode("f", 0o640)[0].kind == NOTE
     assert finding_of_mode("f", 0o600) == []
+
+
+@pytest.mark.parametrize(("mode", "kind"), [(0o602, OPEN), (0o601, OPEN), (0o620, NOTE)])
+def test_a_file_with_secrets_is_its_owners_alone_to_read_write_and_run(mode: int, kind: str):
+    assert [one.kind for one in finding_of_mode("f", mode)] == [kind]

@@ -1,7 +1,9 @@
 """Access tokens for SASL OAUTHBEARER: from the endpoint or the file; what is valid is kept.
 
-A token is used for connections until four fifths of its lifetime are over, then asked for again. A
-token from a file is read for each connection, since whoever writes the file renews it.
+A token is used for connections until four fifths of its lifetime are over, then asked for again:
+by the wall clock or by the monotonic one, whichever says so first. The first may be set back, the
+other may stop while a machine sleeps. A token from a file is read for each connection, since what
+writes the file renews it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from typing import NamedTuple
 
 from fencepost.client.errors import AuthenticationFailed
 from fencepost.client.protocol.oauthbearer import (
@@ -23,7 +26,19 @@ from fencepost.client.security import Security
 TOKENS_MAX = 16
 USED_PART_OF_LIFETIME = 0.8
 
-_kept: OrderedDict[Security, tuple[AccessToken, float]] = OrderedDict()
+
+class _KeptToken(NamedTuple):
+    value: str
+    until_wall_s: float
+    until_monotonic_s: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is to be used for another connection."""
+        return time.time() < self.until_wall_s and time.monotonic() < self.until_monotonic_s
+
+
+_kept: OrderedDict[Security, _KeptToken] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -48,12 +63,13 @@ def access_token(security: Security) -> str | None:
 
     with _lock:
         found = _kept.get(security)
-        if found is not None and time.time() < found[1]:
-            return found[0].value
+        if found is not None and found.is_good:
+            return found.value
         token = ask_endpoint(security)
-        now = time.time()
-        if token.expires_at_s is not None and token.expires_at_s > now:
-            _kept[security] = token, now + (token.expires_at_s - now) * USED_PART_OF_LIFETIME
+        now_s = time.time()
+        if token.expires_at_s is not None and token.expires_at_s > now_s:
+            used_s = (token.expires_at_s - now_s) * USED_PART_OF_LIFETIME
+            _kept[security] = _KeptToken(token.value, now_s + used_s, time.monotonic() + used_s)
             while len(_kept) > TOKENS_MAX:
                 _kept.popitem(last=False)
         return token.value

@@ -215,6 +215,7 @@ def test_what_all_brokers_are_told_is_checked_with_this_brokers_own():
     assert alter(node, resource(BROKER, "", (size, SET, "9000000"), (threads, SET, "2"))) == [42]
 
 
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 REFUSED = [
     (resource(TOPIC, "events", ("retention.ms", SET, "x")), 40),
     (resource(TOPIC, "events", ("no.such", SET, "x")), 40),
@@ -245,6 +246,22 @@ REFUSED = [
     (resource(BROKER, "1", ("no.such", APPEND, "5")), 40),
     (resource(BROKER, "1", ("ssl.keystore.location", SET, "/x")), 42),
     (resource(BROKER, "1", ("config.providers", SET, "file")), 42),
+    # No request names a class to be loaded, or a place to be read (CVE-2023-25194, CVE-2025-27817,
+    # CVE-2025-27818, CVE-2025-27819); a value is text, whatever it looks like (CVE-2024-31141).
+    *(
+        (resource(BROKER, name, (f"{prefix}{key}", SET, value)), 42)
+        for name in ("1", "")
+        for prefix in ("", "listener.name.plaintext.", "listener.name.plaintext.plain.")
+        for key, value in (
+            ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule required;"),
+            ("sasl.jaas.config", f'{PLAIN_MODULE} required user_eve="x";'),
+            ("sasl.server.callback.handler.class", "x.Y"),
+            ("sasl.oauthbearer.jwks.endpoint.url", "file:///etc/passwd"),
+            ("fencepost.sasl.plain.users.file", "/etc/passwd"),
+        )
+    ),
+    (resource(TOPIC, "events", ("retention.ms", SET, "${file:/etc/passwd:root}")), 40),
+    (resource(BROKER, "1", ("log.retention.ms", SET, "${env:HOME}")), 42),
     (resource(BROKER, "", ("ssl.client.auth", SET, "none")), 42),
     (resource(BROKER, "", ("listeners", SET, "PLAINTEXT://127.0.0.1:9092")), 42),
     (resource(BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099")), 42),

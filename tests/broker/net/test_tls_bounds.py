@@ -76,8 +76,13 @@ class Below:
 class Records:
     """Decrypts: each read gives one of these sizes, and then there is no more."""
 
+    tls_version = "TLSv1.3"
+
     def __init__(self, *sizes: int) -> None:
         self.sizes = list(sizes)
+
+    def version(self) -> str:
+        return self.tls_version
 
     def read(self, most: int, room: memoryview) -> int:
         if not self.sizes:
@@ -151,6 +156,18 @@ def test_a_client_takes_what_tls_answers(ends: Ends) -> None:
     ends.below.unsent_bytes += 1
     ends.arrive(100)
     assert ends.above.failures == ["the client does not take what TLS answers"]
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_what_tls_1_2_answers_is_to_another_handshake(ends: Ends, version: str) -> None:
+    """Whether OpenSSL refuses it or not. In TLS 1.3 it answers a request for new keys."""
+    ends.transport._is_established = True
+    ends.transport._object = records = Records(10)  # type: ignore[assignment]
+    records.tls_version = version
+    ends.transport._outgoing.write(b"an alert, or a server's hello")
+    ends.transport.buffer_updated(100)
+    failures = ["the client begins another TLS handshake on the connection"]
+    assert ends.above.failures == (failures if version == "TLSv1.2" else [])
 
 
 def test_a_certificate_that_stands_for_no_principal_lets_nobody_in(ends: Ends) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("joserfc")
 
+from fencepost.broker.security import access_tokens
 from fencepost.broker.security.access_tokens import TokenValidator
 from fencepost.broker.security.jwks import (
     SET_BYTES_MAX,
@@ -139,6 +140,14 @@ def test_what_it_claims_counts(claims: dict[str, Any], text: str):
 )
 def test_what_is_no_token(token: str):
     assert reason(token)
+
+
+def test_a_long_token_is_not_looked_into(monkeypatch: pytest.MonkeyPatch):
+    """Not even at its header, which a frame before login could make half a megabyte of JSON."""
+    asked: list[str] = []
+    monkeypatch.setattr(access_tokens, "_header", asked.append)
+    assert f"over {access_tokens.TOKEN_BYTES_MAX} bytes" in reason("[" * 70_000)
+    assert not asked
 
 
 def test_a_token_without_a_key_id_needs_a_set_of_one_key():

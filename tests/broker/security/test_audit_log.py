@@ -320,6 +320,17 @@ def test_what_is_more_of_the_same_is_counted_without_events(tmp_path: Path):
     assert (left_out["count"], left_out["api"], left_out["allowed"]) == (5, "Fetch", True)
 
 
+def test_logins_that_fail_at_one_address_do_not_hide_those_at_another(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    log = opened(path, events_per_minute=2)
+    for host in ("10.0.0.9",) * 5 + ("10.0.0.8",):
+        log.record_login(LoginEvent(NOON_MS, None, host, "CLIENTS", "PLAIN", False, "refused"))
+    log.close()
+    written = lines_of(path)
+    assert [one["host"] for one in written[:3]] == ["10.0.0.9", "10.0.0.9", "10.0.0.8"]
+    assert [(one["event"], one["count"]) for one in written[3:]] == [("left_out", 3)]
+
+
 def test_a_log_of_refusals_alone_needs_not_be_told_what_is_allowed(tmp_path: Path):
     log = opened(tmp_path / "audit.log", allowed=False)
     tally = log.record(event(allowed=True))

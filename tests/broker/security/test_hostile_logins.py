@@ -195,9 +195,10 @@ def test_records_of_tls_that_go_wrong_later(served: Served, step: str, record: b
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command")
 def test_a_client_that_asks_for_another_handshake(served: Served) -> None:
     """A handshake costs the server many times what it costs the client, and TLS 1.2 lets a client
-    ask for one after the other on the same connection (CVE-2011-1473)."""
+    ask for one after the other on the same connection (CVE-2011-1473). It is disconnected, however
+    it takes the refusal."""
     command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{served.secure}"]
-    with watched(served):
+    with watched(served) as watch:
         for _ in range(3):
             with subprocess.Popen(
                 command,
@@ -212,6 +213,8 @@ def test_a_client_that_asks_for_another_handshake(served: Served) -> None:
                 said = asking.stdout.read()
             assert "RENEGOTIATING" in said
             assert "no renegotiation" in said
+        line = "begins another TLS handshake"
+        eventually(lambda: watch.log_text.count(line) == 3, "a line for each")
 
 
 @pytest.mark.parametrize("is_shaken", [False, True])

@@ -9,6 +9,10 @@ is one piece of `RECORDS_BYTES` at most, and counts as incoming in the memory bu
 have no data for the connection cost work all the same: a client that sends more than
 `SILENT_BYTES_MAX` of them, or does not take what TLS itself answers, is disconnected. `handshakes`
 bounds those that are in progress.
+
+A client of TLS 1.2 that begins another handshake on its connection is disconnected at once, as in
+Kafka. In that version there is nothing else that OpenSSL answers by itself once a connection is
+established: it either refuses the handshake (`OP_NO_RENEGOTIATION`) or goes along with it.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ REPLIES_BYTES_MAX: Final = 256 * 1024
 """More than a connection gives a transport that does not get rid of it."""
 
 _HANDSHAKE_RECORD: Final = 0x16
+_NEWEST: Final = "TLSv1.3"
+"""The version in which no handshake can follow another."""
 
 
 class TlsConnection(Protocol):
@@ -229,8 +235,11 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._connection.buffer_updated(filled)
         if self._is_over:
             return
-        self._flush()  # what TLS itself answers
-        if self._silent_bytes > SILENT_BYTES_MAX:
+        has_answer = self._flush()  # what TLS itself answers
+        assert self._object is not None
+        if has_answer and self._object.version() != _NEWEST:
+            self._fail("the client begins another TLS handshake on the connection")
+        elif self._silent_bytes > SILENT_BYTES_MAX:
             self._fail(f"more than {SILENT_BYTES_MAX} bytes of TLS records without data")
         elif self._transport.get_write_buffer_size() > REPLIES_BYTES_MAX:
             self._fail("the client does not take what TLS answers")
@@ -267,9 +276,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._connection.eof_received()
             self.close()
 
-    def _flush(self) -> None:
-        if self._outgoing.pending:
-            self._transport.write(self._outgoing.read())
+    def _flush(self) -> bool:
+        """Write what TLS has to say; whether it had something."""
+        if not self._outgoing.pending:
+            return False
+        self._transport.write(self._outgoing.read())
+        return True
 
     def _count(self, kept_bytes: int) -> None:
         """So much has arrived and is not decrypted."""

@@ -33,10 +33,14 @@ CLIENTS_REMEMBERED: Final = 1_000
 
 Place = tuple[int, int, str]
 """A resource type, a pattern type and a resource name."""
+Key = tuple[Place, str]
+"""A place and a principal."""
 Holding = tuple[int, str, bool]
 """A resource type, a principal, and whether its ACLs allow: not, if they deny."""
 ByPrincipal = Mapping[str, "tuple[Rule, ...]"]
 _NO_RULES: Final[ByPrincipal] = {}
+_ALLOW: Final = int(PermissionType.ALLOW)
+_PATTERNS: Final = frozenset({int(Pattern.LITERAL), int(Pattern.PREFIXED)})
 Change = tuple[Uuid, Acl | None, Acl | None]
 """An ACL's id, and what it was and is; None: it is not there."""
 
@@ -47,11 +51,8 @@ class Rule(NamedTuple):
     acl: Acl
     host: str | Range | None
     """None: every host."""
-
-    @property
-    def allows(self) -> bool:
-        """Whether the ACL allows: otherwise it denies."""
-        return self.acl.permission == PermissionType.ALLOW
+    allows: bool
+    """Whether the ACL allows: otherwise it denies."""
 
 
 class AclIndex:
@@ -73,52 +74,72 @@ class AclIndex:
     def update(self, changes: Iterable[Change]) -> None:
         """Take changes. An ACL that is not there is not taken away."""
         self._remembered.clear()
-        opened: dict[tuple[Place, str], Counter[Acl]] = {}
+        added: dict[Key, list[Acl]] = {}
+        opened: dict[Key, Counter[Acl]] = {}
         for _, old, new in changes:
-            for acl, step in ((old, -1), (new, 1)):
-                if acl is None:
-                    continue
-                rules = self._opened(opened, acl)
-                if step > 0 or rules[acl]:
-                    rules[acl] += step
-                    self.count += step
-        for (place, principal), acls in opened.items():
-            self._put(place, principal, _rules(acls))
+            if old is not None:
+                key = _key_of(old)
+                rules = self._opened(key, opened, added)
+                if rules[old]:
+                    rules[old] -= 1
+                    self.count -= 1
+            if new is not None:
+                key = _key_of(new)
+                if key in opened:
+                    opened[key][new] += 1
+                else:
+                    added.setdefault(key, []).append(new)
+                self.count += 1
+        for key, acls in added.items():
+            self._put(key, sorted([*self._acls_of(key), *acls]))
+        for key, counted in opened.items():
+            self._put(key, sorted(counted.elements()))
 
-    def _opened(self, opened: dict[tuple[Place, str], Counter[Acl]], acl: Acl) -> Counter[Acl]:
-        """The ACLs of its place and principal, open to be changed."""
-        place = (acl.resource_type, acl.pattern_type, acl.resource_name)
-        key = (place, acl.principal)
+    def _opened(
+        self, key: Key, opened: dict[Key, Counter[Acl]], added: dict[Key, list[Acl]]
+    ) -> Counter[Acl]:
+        """The ACLs with that key, those that were added to them among them, open for removals."""
         rules = opened.get(key)
         if rules is None:
-            known = self._places.get(place, _NO_RULES).get(acl.principal, ())
-            rules = opened[key] = Counter(rule.acl for rule in known)
+            rules = opened[key] = Counter(self._acls_of(key))
+            rules.update(added.pop(key, ()))
         return rules
 
-    def _put(self, place: Place, principal: str, rules: tuple[Rule, ...]) -> None:
-        """These are the rules of a place for a principal from now on."""
+    def _acls_of(self, key: Key) -> Iterator[Acl]:
+        place, principal = key
+        return (rule.acl for rule in self._places.get(place, _NO_RULES).get(principal, ()))
+
+    def _put(self, key: Key, acls: Sequence[Acl]) -> None:
+        """These are the ACLs of a place for a principal from now on, in order."""
+        place, principal = key
         there = self._places.get(place)
         if there is None:
-            if not rules:
+            if not acls:
                 return
             there = self._places[place] = {}
             self._count_length(place, 1)
+        rules = tuple(Rule(acl, host_of_acl(acl.host), acl.permission == _ALLOW) for acl in acls)
         if rules:
             there[principal] = rules
         elif there.pop(principal, None) is not None and not there:
             del self._places[place]
             self._count_length(place, -1)
         # A pattern of another type, which no controller writes, is for no resource.
-        is_pattern = place[1] in (Pattern.LITERAL, Pattern.PREFIXED)
-        kinds = {rule.allows for rule in rules if is_pattern}
+        kinds = {rule.allows for rule in rules} if place[1] in _PATTERNS else ()
         for allows in (True, False):
-            held = self._held.setdefault((place[0], principal, allows), {})
-            if allows in kinds:
-                held[place] = None
-            else:
-                held.pop(place, None)
+            self._hold((place[0], principal, allows), place, is_held=allows in kinds)
+
+    def _hold(self, holding: Holding, place: Place, *, is_held: bool) -> None:
+        """Whether there is anything of that kind in that place."""
+        held = self._held.get(holding)
+        if is_held:
+            if held is None:
+                held = self._held[holding] = {}
+            held[place] = None
+        elif held is not None and place in held:
+            del held[place]
             if not held:
-                del self._held[place[0], principal, allows]
+                del self._held[holding]
 
     def _count_length(self, place: Place, step: int) -> None:
         """One more or one less place: if it is of a prefix, its length is to be looked for."""
@@ -194,8 +215,8 @@ def _for_client(
     return sorted(found + others, key=_order) if found and others else found or others
 
 
-def _rules(acls: Counter[Acl]) -> tuple[Rule, ...]:
-    return tuple(Rule(acl, host_of_acl(acl.host)) for acl in sorted(acls.elements()))
+def _key_of(acl: Acl) -> Key:
+    return (acl.resource_type, acl.pattern_type, acl.resource_name), acl.principal
 
 
 def _order(rule: Rule) -> Acl:

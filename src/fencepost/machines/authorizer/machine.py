@@ -56,9 +56,7 @@ class AclAuthorizer:
 
     def loaded(self) -> None:
         """What `learn` was told is all that is committed: clients may be served."""
-        if not self.is_ready:
-            self.is_ready = True
-            self._decisions.clear()
+        self.is_ready = True
 
     def decide(
         self, principal: Principal, host: str, operation: int, kind: int, name: str

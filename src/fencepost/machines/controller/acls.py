@@ -7,7 +7,8 @@ than `MAX_ACLS` is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -24,7 +25,9 @@ from fencepost.machines.image.acls import (
     Pattern,
     PermissionType,
     ResourceType,
+    is_known,
 )
+from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.api.create_acls import AclCreation, AclCreationResult, CreateAclsRequest
 from fencepost.wire.api.delete_acls import (
     DeleteAclsFilterResult,
@@ -48,37 +51,58 @@ RANGES_SINCE: Final = 32
 TOO_MANY_TO_ADD: Final = "Unable to perform excessively large batch operation."
 TOO_MANY_TO_REMOVE: Final = f"Cannot remove more than {MAX_ACLS} acls in a single delete operation."
 
-_CODES: Final[tuple[tuple[str, type[IntEnum], str], ...]] = (
-    ("resource_type", ResourceType, "resourceType"),
-    ("resource_pattern_type", Pattern, "patternType"),
-    ("operation", AclOperation, "operation"),
-    ("permission_type", PermissionType, "permissionType"),
+Codes = tuple[int, int, int, int]
+"""Of a creation: its resource type, pattern type, operation and permission. A request may have ten
+thousand creations, and few combinations of these."""
+_CODES: Final[tuple[tuple[type[IntEnum], str], ...]] = (
+    (ResourceType, "resourceType"),
+    (Pattern, "patternType"),
+    (AclOperation, "operation"),
+    (PermissionType, "permissionType"),
 )
-"""The fields of a creation, what their codes mean, and what messages call them."""
-_KNOWN: Final = tuple(
-    (field, frozenset(int(code) for code in codes if code > 0), called)
-    for field, codes, called in _CODES
-)
-"""The same with the codes: a request may have ten thousand creations, of four codes each."""
+"""What they mean, and what messages call them."""
+
+
+class PresentAcls:
+    """Which ACLs there are in an image; follows it, so that asking costs what has changed."""
+
+    def __init__(self) -> None:
+        self._acls: PersistentMap[Uuid, Acl] = PersistentMap()
+        self._counts: Counter[Acl] = Counter()
+
+    def of(self, acls: PersistentMap[Uuid, Acl]) -> Container[Acl]:
+        """Those of an image. An older log may have one under two ids."""
+        for _, old, new in acls.changes_since(self._acls):
+            if new is not None:
+                self._counts[new] += 1
+            if old is not None:
+                self._counts[old] -= 1
+                if not self._counts[old]:
+                    del self._counts[old]
+        self._acls = acls
+        return self._counts
 
 
 def create_acls(
-    image: ClusterImage, request: CreateAclsRequest, new_ids: Iterator[Uuid]
+    image: ClusterImage, present: PresentAcls, request: CreateAclsRequest, new_ids: Iterator[Uuid]
 ) -> tuple[list[AclCreationResult], list[Message]]:
     """A result for each creation, and the records: none if there would be too many, or if any code
     in the request is one that only filters have, which Kafka answers with an unknown error."""
-    if any(map(_is_for_filters, request.creations)):
+    codes = {_codes_of(one) for one in request.creations}
+    if any(map(_are_for_filters, codes)):
         failed = AclCreationResult(
             error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR), error_message=None
         )
         return [failed] * len(request.creations), []
-    there = set(image.acls.values())
+    unknown = {one: name for one in codes if (name := _unknown_code(one))}
+    there, added = present.of(image.acls), set[Acl]()
     results: list[AclCreationResult] = []
     records: list[Message] = []
     for creation in request.creations:
         try:
             _check_name(creation)
-            _check_codes(creation)
+            if unknown and (called := unknown.get(_codes_of(creation))):
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid {called} {UNKNOWN}")
             acl = _checked(image, creation)
         except Refused as refused:
             results.append(
@@ -86,8 +110,8 @@ def create_acls(
             )
             continue
         results.append(AclCreationResult())
-        if acl not in there:
-            there.add(acl)
+        if acl not in there and acl not in added:
+            added.add(acl)
             records.append(acl.to_record(_unused(new_ids, image)))
     if len(records) > MAX_ACLS:
         refused_all = AclCreationResult(
@@ -101,13 +125,29 @@ def _unused(new_ids: Iterator[Uuid], image: ClusterImage) -> Uuid:
     return next(one for one in new_ids if one not in image.acls)
 
 
-def _is_for_filters(creation: AclCreation) -> bool:
+def _codes_of(creation: AclCreation) -> Codes:
     return (
-        creation.resource_type == ResourceType.ANY
-        or creation.resource_pattern_type in (Pattern.ANY, Pattern.MATCH)
-        or creation.operation == AclOperation.ANY
-        or creation.permission_type == PermissionType.ANY
+        creation.resource_type,
+        creation.resource_pattern_type,
+        creation.operation,
+        creation.permission_type,
     )
+
+
+def _are_for_filters(codes: Codes) -> bool:
+    kind, pattern, operation, permission = codes
+    return (
+        kind == ResourceType.ANY
+        or pattern in (Pattern.ANY, Pattern.MATCH)
+        or operation == AclOperation.ANY
+        or permission == PermissionType.ANY
+    )
+
+
+def _unknown_code(codes: Codes) -> str | None:
+    """What messages call the first of the codes that means nothing."""
+    pairs = zip(codes, _CODES, strict=True)
+    return next((called for code, (known, called) in pairs if not is_known(known, code)), None)
 
 
 def _check_name(creation: AclCreation) -> None:
@@ -119,12 +159,6 @@ def _check_name(creation: AclCreation) -> None:
         )
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
-
-
-def _check_codes(creation: AclCreation) -> None:
-    for field, known, called in _KNOWN:
-        if getattr(creation, field) not in known:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid {called} {UNKNOWN}")
 
 
 def _checked(image: ClusterImage, creation: AclCreation) -> Acl:

@@ -32,6 +32,7 @@ class SecurityDecisions:
     def __init__(self, image: Callable[[], ClusterImage], settings: TokenSettings) -> None:
         self._image = image
         self._settings = settings
+        self._acls = acls.PresentAcls()
         secret = settings.secret
         self._token_hmacs = None if secret is None else tokens.TokenHmacs(secret)
 
@@ -81,7 +82,7 @@ class SecurityDecisions:
 
     def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
         """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
-        results, records = acls.create_acls(self._image(), request, new_ids)
+        results, records = acls.create_acls(self._image(), self._acls, request, new_ids)
         return Decision(records, CreateAclsResponse(results=results))
 
     def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:

@@ -32,8 +32,12 @@ LEAF_KEYS = 16
 _HASH_BITS = 32
 _MASK = FANOUT - 1
 
+MANY_KEYS = 32
+"""From so many new values on they are put into a map together."""
+
 # A node is dict[K, V] (leaf) or tuple[node, ...] (branch); None stands for an empty leaf.
 _Node = Any
+_Entry = tuple[int, Any, Any]  # what is left of a key's hash, the key, its value
 _EMPTY_BRANCH: tuple[_Node, ...] = (None,) * FANOUT
 
 
@@ -70,22 +74,24 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
             self._put(key, value)
 
     def __getitem__(self, key: K) -> V:
+        node = self._leaf(key)
+        if node is None:
+            raise KeyError(key)
+        return cast(V, node[key])
+
+    def __contains__(self, key: object) -> bool:
+        node = self._leaf(key)
+        return node is not None and key in node
+
+    def _leaf(self, key: object) -> _Node:
+        """Where the key is if it is anywhere."""
         node = self._root
         if type(node) is tuple:
             digest = _hash_of(key)
             while type(node) is tuple:
                 node = node[digest & _MASK]
                 digest >>= BITS
-        if node is None:
-            raise KeyError(key)
-        return cast(V, node[key])
-
-    def __contains__(self, key: object) -> bool:
-        try:
-            self[cast(K, key)]
-        except KeyError:
-            return False
-        return True
+        return node
 
     def __len__(self) -> int:
         return self._size
@@ -122,11 +128,16 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         new: PersistentMap[K, V] = PersistentMap()
         new._root = self._root
         new._size = self._size
-        for key, value in changes.items():
-            if value is None:
-                new._drop(key)
-            else:
-                new._put(key, value)
+        if len(changes) < MANY_KEYS or any(value is None for value in changes.values()):
+            for key, value in changes.items():
+                if value is None:
+                    new._drop(key)
+                else:
+                    new._put(key, value)
+            return new
+        entries = [(_hash_of(key), key, value) for key, value in changes.items()]
+        new._root, grown = _with_many(new._root, entries, 0)
+        new._size += grown
         return new
 
     def changes_since(self, old: PersistentMap[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
@@ -181,6 +192,43 @@ def _with(node: _Node, key: Any, value: Any, digest: int, depth: int) -> tuple[_
         branch, _ = _with(branch, other, held, _hash_of(other) >> (depth * BITS), depth)
     branch, grown = _with(branch, key, value, digest, depth)
     return branch, grown
+
+
+def _with_many(node: _Node, entries: list[_Entry], depth: int) -> tuple[_Node, int]:
+    """`node` with all entries: the same as with one after the other, and each branch is made once.
+
+    A key may be there twice: the last value counts.
+    """
+    if len(entries) == 1:
+        digest, key, value = entries[0]
+        return _with(node, key, value, digest, depth)
+    if type(node) is tuple:
+        return _branch_with(node, entries, depth)
+    held: dict[Any, Any] = {} if node is None else node
+    if len(entries) <= 2 * LEAF_KEYS or depth * BITS >= _HASH_BITS:
+        leaf = dict(held)
+        leaf.update((key, value) for _, key, value in entries)
+        if len(leaf) <= LEAF_KEYS or depth * BITS >= _HASH_BITS:
+            return leaf, len(leaf) - len(held)
+    older = [(_hash_of(key) >> (depth * BITS), key, value) for key, value in held.items()]
+    branch, grown = _branch_with(_EMPTY_BRANCH, older + entries, depth)
+    return branch, grown - len(held)
+
+
+def _branch_with(
+    node: tuple[_Node, ...], entries: list[_Entry], depth: int
+) -> tuple[tuple[_Node, ...], int]:
+    shares: dict[int, list[_Entry]] = {}
+    for digest, key, value in entries:
+        share = shares.get(digest & _MASK)
+        if share is None:
+            share = shares[digest & _MASK] = []
+        share.append((digest >> BITS, key, value))
+    children, grown = list(node), 0
+    for index, share in shares.items():
+        children[index], more = _with_many(children[index], share, depth + 1)
+        grown += more
+    return tuple(children), grown
 
 
 def _without(node: _Node, key: Any, digest: int) -> _Node:
