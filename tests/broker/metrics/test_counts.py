@@ -6,14 +6,16 @@ from types import SimpleNamespace as Made
 
 import pytest
 
+from fencepost.broker.metrics.catalogue import REQUESTS
 from fencepost.broker.metrics.cluster import RATE_WINDOW_S, QuorumMetrics, collect_controller
 from fencepost.broker.metrics.groups import collect_groups
 from fencepost.broker.metrics.partitions import _count, _tell, _Totals
-from fencepost.broker.metrics.requests import _tell_connections, _tell_logins
+from fencepost.broker.metrics.requests import _tell_connections, _tell_logins, collect_requests
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.logins import LoginCounts
+from fencepost.broker.net.request_metrics import ApiMetrics
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.consumer.group import ConsumerGroupState
 from fencepost.machines.image import NO_LEADER
@@ -254,3 +256,32 @@ def test_transactions_are_counted_over_all_partitions():
         "fencepost_transaction_memory_bytes": 88,
     }.items():
         assert found.value(name) == value, name
+
+
+def test_an_api_that_two_listeners_serve_is_counted_together():
+    """Fetch of clients and that of the quorum; what one of them counts last hides nothing."""
+    ours, theirs = ApiMetrics("Fetch"), ApiMetrics("Fetch")
+    for api, versions, errors, size_bytes in (
+        (ours, {17: 5, 18: 1}, {0: 4, 1: 2}, 100),
+        (theirs, {17: 3}, {0: 3, 6: 1}, 10),
+    ):
+        api.versions.update(versions)
+        api.errors.update(errors)
+        api.request_bytes, api.response_bytes = size_bytes, 2 * size_bytes
+    listeners = {
+        role: Made(request_metrics=Made(apis={1: api}))
+        for role, api in (("broker", ours), ("controller", theirs))
+    }
+    sheet = Sheet(0.0)
+    next(collect_requests(sheet, listeners))
+    found = rendered(sheet)
+    of = {"request": "Fetch"}
+    for metric, label, counts in (
+        ("requests", "version", {"17": 8, "18": 1}),
+        ("errors", "error", {"NONE": 7, "OFFSET_OUT_OF_RANGE": 2, "NOT_LEADER_OR_FOLLOWER": 1}),
+    ):
+        name = f"{REQUESTS}{metric}_total"
+        assert {one: found.value(name, **of, **{label: one}) for one in counts} == counts
+        assert len(found.find(name)) == len(counts)
+    assert found.value("fencepost_request_bytes_total", **of) == 110
+    assert found.value("fencepost_response_bytes_total", **of) == 220
