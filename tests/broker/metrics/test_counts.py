@@ -9,7 +9,7 @@ import pytest
 from fencepost.broker.metrics.catalogue import REQUESTS
 from fencepost.broker.metrics.cluster import RATE_WINDOW_S, QuorumMetrics, collect_controller
 from fencepost.broker.metrics.groups import collect_groups
-from fencepost.broker.metrics.partitions import _count, _tell, _Totals
+from fencepost.broker.metrics.partitions import PartitionMetrics, _count, _tell, _Totals
 from fencepost.broker.metrics.requests import _tell_connections, _tell_logins, collect_requests
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
@@ -256,6 +256,33 @@ def test_transactions_are_counted_over_all_partitions():
         "fencepost_transaction_memory_bytes": 88,
     }.items():
         assert found.value(name) == value, name
+
+
+@pytest.mark.parametrize("known", [None, Made(is_reassigning=False)])
+def test_a_partition_at_rest_is_not_being_reassigned(known):
+    """Nor is one that the metadata do not know yet."""
+    totals = _Totals()
+    _count(totals, hosted((1, 2), 2, 3), Made(partition=lambda *_: known), 0)
+    assert (totals.leadercount, totals.reassigningpartitions) == (1, 0)
+
+
+def test_directories_are_told_by_their_paths():
+    dirs = [
+        Made(path="/a", is_online=True, log_dir=Made(strays=2)),
+        Made(path="/b", is_online=False, log_dir=Made(strays=1)),
+        Made(path="/c", is_online=False, log_dir=None),
+    ]
+    metrics = PartitionMetrics(None, None, Made(data_dirs=dirs), Made(get=None))
+    sheet = Sheet(0.0)
+    metrics._directories(sheet, {id(dirs[0]): 30, id(dirs[1]): 7})
+    found = rendered(sheet)
+    for name, counts in (
+        ("kafka_log_logmanager_logdirectoryoffline", [0, 1, 1]),
+        ("fencepost_log_directory_size_bytes", [30, 7, 0]),
+        ("fencepost_log_directory_strays", [2, 1, 0]),
+    ):
+        assert [found.value(name, logDirectory=one.path) for one in dirs] == counts
+    assert found.value("kafka_log_logmanager_offlinelogdirectorycount") == 2
 
 
 def test_an_api_that_two_listeners_serve_is_counted_together():
