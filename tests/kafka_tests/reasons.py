@@ -126,11 +126,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "ClientTelemetryTest#testClientInstanceId": (NOT_OFFERED, CLIENT_METRICS),
     "ClientTelemetryTest#testIntervalMsParser": (NOT_OFFERED, CLIENT_METRICS),
-    "ConsoleConsumerTest#testGroupMetadataMessageFormatter": (
-        FAILED,
-        "it reads the record of an empty group that Kafka writes when the first member joins; ours"
-        " writes none before the first generation",
-    ),
     "ProducerFailureHandlingTest#testCannotSendToInternalTopic": (
         FAILED,
         "it waits for the deletion of a topic that it has just created, which ends well only where"

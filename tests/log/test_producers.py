@@ -258,12 +258,22 @@ def test_a_snapshot_keeps_the_last_batch_only():
     assert verdict_of(states, header(sequence=4)) == ErrorCode.NONE
 
 
-def test_a_snapshot_keeps_transactions():
+@pytest.mark.parametrize("offset", [0, 33])
+def test_a_snapshot_keeps_transactions(offset):
     states = ProducerStates()
-    states.update(header(producer_id=5, transactional=True), 33)
+    states.update(header(producer_id=5, transactional=True), offset)
     loaded = ProducerStates()
-    loaded.load(decode_snapshot("file", states.encode()), 34)
-    assert loaded.first_undecided_offset() == 33
+    loaded.load(decode_snapshot("file", states.encode()), offset + 1)
+    assert loaded.first_undecided_offset() == offset
+
+
+@pytest.mark.parametrize("offset", [0, 10])
+def test_in_a_transaction_a_producer_writes_nothing_that_is_not_of_it(offset):
+    states = ProducerStates()
+    states.update(header(transactional=True), offset)
+    assert states.has_open_transaction(1, 0)
+    assert verdict_of(states, header(sequence=1, transactional=True)) == ErrorCode.NONE
+    assert verdict_of(states, header(sequence=1)) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_earliest_transaction_of_a_snapshot_is_first_whatever_the_order_of_the_producers():

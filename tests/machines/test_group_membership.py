@@ -11,11 +11,12 @@ from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.member import GroupState, Member
 from fencepost.machines.group.classic.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.records import encode_record
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.group import GroupMetadataKey
+from fencepost.wire.records.group import GroupMetadataKey, GroupMetadataValue
 
 from .group_world import GroupWorld, subscription
 
@@ -43,7 +44,7 @@ def test_everybody_gets_what_the_leader_gave() -> None:
     assert [world.replies[t].assignment for t in (leader, follower)] == [b"one", b"two"]
     assert world.replies[follower].protocol_name == "range"
     assert world.group.state is GroupState.STABLE
-    assert len(world.log) == 1
+    assert len(world.log) == 2, "the record of the group just made, and that of its generation"
 
 
 def test_whom_the_leader_forgot_gets_nothing() -> None:
@@ -87,7 +88,7 @@ def test_a_sync_that_is_refused(said: dict[str, Any], error: ErrorCode) -> None:
     world, ids = completing()
     said = {"member_id": ids[0], "generation": 1, **said}
     assert world.error(world.sync(**said)) is error
-    assert not world.log
+    assert len(world.log) == 1, "the record of the group just made"
 
 
 def test_older_syncs_do_not_name_the_protocol() -> None:
@@ -247,10 +248,34 @@ def test_a_pending_member_leaves() -> None:
     assert world.replies[token].generation_id == 2
 
 
-def test_the_only_pending_member_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_group_without_a_generation_is_kept_empty_until_offsets_expire(version: int) -> None:
+    """As in Kafka: its record is written when its first member joins, or is given an id."""
     world = GroupWorld()
-    world.leave(world.new_id())
+    if version == 9:
+        world.leave(world.new_id())
+    else:
+        world.join(version=version)
+        assert world.group.state is GroupState.PREPARING_REBALANCE
+        assert world.group.joined_count == 1, "its record says nothing of the member that waits"
+        world.restart()
+    (entry,) = world.log
+    key = GroupMetadataKey(group="g")
+    value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=world.wall)
+    assert entry == GroupCodec.encode((key, value))
+    assert (world.group.state, world.group.generation) == (GroupState.EMPTY, 0)
+    world.restart()
+    assert world.coordinator.groups
+    world.advance(world.config.offsets_retention_check_ms)
     assert not world.coordinator.groups
+    assert world.log[-1] == GroupCodec.encode((key, None))
+
+
+def test_a_refused_first_join_makes_no_group() -> None:
+    world = GroupWorld()
+    token = world.join(protocols={})
+    assert world.error(token) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert not world.log and not world.coordinator.groups
 
 
 def test_a_member_that_waits_in_join_is_told_when_it_is_taken_out() -> None:

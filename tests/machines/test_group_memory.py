@@ -16,6 +16,7 @@ from fencepost.machines.group.memory import (
     RESERVED_PART,
     SMALL_MEMBER_BYTES,
     GroupMemory,
+    group_bytes,
     member_bytes,
 )
 from fencepost.machines.group.records import GROUP_METADATA_VERSION
@@ -333,6 +334,9 @@ def test_ids_that_nobody_came_back_for_are_free_again() -> None:
         world.new_id()
     assert world.memory.used_bytes > 3 * MEMBER_BYTES
     world.advance(10_001)
+    assert world.memory.used_bytes == world.group.size_bytes == group_bytes("g")
+    world.restart()
+    world.advance(world.config.offsets_retention_check_ms)
     assert not world.coordinator.groups
     assert world.memory.used_bytes == 0
 

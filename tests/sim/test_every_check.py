@@ -7,6 +7,7 @@ product broken in the way that it is there for.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from fencepost.log import quorum_state
 from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller
+from fencepost.machines.controller.security import SecurityDecisions
 from fencepost.machines.effects import Effect, TimerFired
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.persistent import PersistentMap
@@ -276,6 +278,7 @@ def _rules(target: Any, name: str, replacement: Any) -> Rules:
 
 
 ONE_BROKER = Options(voters=1, brokers=1, producers=1, consumers=1, faults=(), safety_ms=3_000)
+GUEST = dataclasses.replace(ONE_BROKER, guests=1, safety_ms=8_000)
 BROKEN: dict[str, tuple[Rules, Options]] = {
     "liveness-start": (Rules(), Options(faults=(), warm_up_ms=500)),
     "liveness-leader": (Rules(quorum=Breathless()), Options(faults=("kill",))),
@@ -306,6 +309,20 @@ BROKEN: dict[str, tuple[Rules, Options]] = {
     r"I13: topic \w+ was deleted, and is there": (
         _rules(Controller, "decide_delete_topics", _in_vain(Controller.decide_delete_topics)),
         Options(faults=()),
+    ),
+    r"I13: StandardAcl\(.*\) is gone": (
+        _rules(
+            SecurityDecisions, "decide_create_acls", _in_vain(SecurityDecisions.decide_create_acls)
+        ),
+        GUEST,
+    ),
+    r"I13: guest-\w+ is gone": (
+        _rules(
+            SecurityDecisions,
+            "decide_alter_scram_credentials",
+            _in_vain(SecurityDecisions.decide_alter_scram_credentials),
+        ),
+        GUEST,
     ),
     "I13: partition .* was written to, and is gone": (
         _rules(BrokerClients, "partitions", lambda self: []),

@@ -6,14 +6,16 @@ from types import SimpleNamespace as Made
 
 import pytest
 
+from fencepost.broker.metrics.catalogue import REQUESTS
 from fencepost.broker.metrics.cluster import RATE_WINDOW_S, QuorumMetrics, collect_controller
 from fencepost.broker.metrics.groups import collect_groups
-from fencepost.broker.metrics.partitions import _count, _tell, _Totals
-from fencepost.broker.metrics.requests import _tell_connections, _tell_logins
+from fencepost.broker.metrics.partitions import PartitionMetrics, _count, _tell, _Totals
+from fencepost.broker.metrics.requests import _tell_connections, _tell_logins, collect_requests
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.logins import LoginCounts
+from fencepost.broker.net.request_metrics import ApiMetrics
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.consumer.group import ConsumerGroupState
 from fencepost.machines.image import NO_LEADER
@@ -254,3 +256,59 @@ def test_transactions_are_counted_over_all_partitions():
         "fencepost_transaction_memory_bytes": 88,
     }.items():
         assert found.value(name) == value, name
+
+
+@pytest.mark.parametrize("known", [None, Made(is_reassigning=False)])
+def test_a_partition_at_rest_is_not_being_reassigned(known):
+    """Nor is one that the metadata do not know yet."""
+    totals = _Totals()
+    _count(totals, hosted((1, 2), 2, 3), Made(partition=lambda *_: known), 0)
+    assert (totals.leadercount, totals.reassigningpartitions) == (1, 0)
+
+
+def test_directories_are_told_by_their_paths():
+    dirs = [
+        Made(path="/a", is_online=True, log_dir=Made(strays=2)),
+        Made(path="/b", is_online=False, log_dir=Made(strays=1)),
+        Made(path="/c", is_online=False, log_dir=None),
+    ]
+    metrics = PartitionMetrics(None, None, Made(data_dirs=dirs), Made(get=None))
+    sheet = Sheet(0.0)
+    metrics._directories(sheet, {id(dirs[0]): 30, id(dirs[1]): 7})
+    found = rendered(sheet)
+    for name, counts in (
+        ("kafka_log_logmanager_logdirectoryoffline", [0, 1, 1]),
+        ("fencepost_log_directory_size_bytes", [30, 7, 0]),
+        ("fencepost_log_directory_strays", [2, 1, 0]),
+    ):
+        assert [found.value(name, logDirectory=one.path) for one in dirs] == counts
+    assert found.value("kafka_log_logmanager_offlinelogdirectorycount") == 2
+
+
+def test_an_api_that_two_listeners_serve_is_counted_together():
+    """Fetch of clients and that of the quorum; what one of them counts last hides nothing."""
+    ours, theirs = ApiMetrics("Fetch"), ApiMetrics("Fetch")
+    for api, versions, errors, size_bytes in (
+        (ours, {17: 5, 18: 1}, {0: 4, 1: 2}, 100),
+        (theirs, {17: 3}, {0: 3, 6: 1}, 10),
+    ):
+        api.versions.update(versions)
+        api.errors.update(errors)
+        api.request_bytes, api.response_bytes = size_bytes, 2 * size_bytes
+    listeners = {
+        role: Made(request_metrics=Made(apis={1: api}))
+        for role, api in (("broker", ours), ("controller", theirs))
+    }
+    sheet = Sheet(0.0)
+    next(collect_requests(sheet, listeners))
+    found = rendered(sheet)
+    of = {"request": "Fetch"}
+    for metric, label, counts in (
+        ("requests", "version", {"17": 8, "18": 1}),
+        ("errors", "error", {"NONE": 7, "OFFSET_OUT_OF_RANGE": 2, "NOT_LEADER_OR_FOLLOWER": 1}),
+    ):
+        name = f"{REQUESTS}{metric}_total"
+        assert {one: found.value(name, **of, **{label: one}) for one in counts} == counts
+        assert len(found.find(name)) == len(counts)
+    assert found.value("fencepost_request_bytes_total", **of) == 110
+    assert found.value("fencepost_response_bytes_total", **of) == 220

@@ -3,6 +3,7 @@
 import re
 import socket
 from http import HTTPStatus
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +12,10 @@ from fencepost.broker.metrics import http
 from fencepost.broker.metrics.http import (
     CONNECTIONS_MAX,
     REQUEST_BYTES_MAX,
+    WRITTEN_PER_TURN_BYTES,
     Answer,
     HttpServer,
+    _Connection,
 )
 
 from ...waiting import DEADLINE_S, eventually
@@ -80,6 +83,46 @@ def test_head_has_the_headers_alone(served):
 def test_a_long_answer_is_whole(served):
     assert get(served.port, "/large").body == b"".join(LARGE)
     eventually(lambda: not served.open())
+
+
+class Taker:
+    """A transport whose client takes everything at once."""
+
+    def __init__(self):
+        self.written = bytearray()
+        self.is_closed = False
+
+    def write(self, data):
+        self.written += data
+
+    def pause_reading(self):
+        pass
+
+    def is_closing(self):
+        return self.is_closed
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_a_long_answer_leaves_the_loop_its_turns():
+    """However fast the client takes it: what the loop has to do besides comes in between."""
+    turns = []
+    loop = SimpleNamespace(
+        call_soon=turns.append, call_later=lambda *_: SimpleNamespace(cancel=lambda: None)
+    )
+    server = HttpServer(loop, {"/large": lambda respond: respond(Answer(HTTPStatus.OK, LARGE))})
+    transport = Taker()
+    connection = _Connection(server)
+    connection.connection_made(transport)
+    connection.data_received(b"GET /large HTTP/1.1\r\n\r\n")
+    largest_bytes = before_bytes = len(transport.written)
+    while turns:
+        turns.pop(0)()
+        largest_bytes = max(largest_bytes, len(transport.written) - before_bytes)
+        before_bytes = len(transport.written)
+    assert transport.is_closed and transport.written.endswith(b"".join(LARGE))
+    assert largest_bytes < WRITTEN_PER_TURN_BYTES + 2 * len(LARGE[0])
 
 
 @pytest.mark.parametrize(

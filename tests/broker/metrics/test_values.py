@@ -294,6 +294,9 @@ def test_series_of_partitions_and_topics_are_bounded(node_factory):
         fencepost_metrics_topics_max=1,
     )
     port = running.node.observation.bound.port
+    without_topics = scrape(port)
+    for omitted in ("partitions", "topics"):
+        assert without_topics.value(f"fencepost_metrics_{omitted}_omitted") == 0
     with running.connect() as client:
         make_topic(client, name="first", partitions=3)
         make_topic(client, name="second")

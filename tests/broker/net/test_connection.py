@@ -142,3 +142,28 @@ def test_what_large_answers_to_come_take_is_given_back_as_a_client_is_evicted(
     assert large.buffered_bytes == 0 and len(host.reasons) == 1
     small.add_buffered(500)
     assert not small.closed
+
+
+@pytest.mark.parametrize("sent_bytes", [1_000, 50_000])
+def test_what_has_arrived_of_a_frame_is_given_back_as_a_client_is_evicted(
+    host: Host, sent_bytes: int
+) -> None:
+    """At once, in whichever buffer it is kept: the next sender is evicted by what counts now."""
+    slow, fast = host.connect(), host.connect()
+    head = LONG_BYTES.to_bytes(4, "big")
+    for connection in (slow, fast):
+        send(host, connection, head + bytes(sent_bytes - 4), at_s=1_000)
+    both_bytes = host.memory_budget.incoming_bytes
+    assert both_bytes >= 2 * sent_bytes
+    slow.evict("it is slow")
+    assert host.memory_budget.incoming_bytes == both_bytes // 2
+    assert slow.closed and slow.incoming_rate is None and fast.incoming_rate is not None
+
+
+def test_answers_that_were_not_taken_are_given_back_as_a_client_is_evicted(host: Host) -> None:
+    stalled, other = host.connect(), host.connect()
+    for connection, size_bytes in ((stalled, 3_000), (other, 500)):
+        connection._output.put([bytes(size_bytes)])
+    stalled.evict("it takes nothing")
+    assert host.memory_budget.outgoing_bytes == 500
+    assert stalled.output_stalled_since is None

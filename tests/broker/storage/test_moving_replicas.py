@@ -322,6 +322,17 @@ def test_where_a_new_partition_goes_is_remembered(dirs: Dirs) -> None:
     assert {dirs.place(0, "u"), dirs.place(1, "u")} == {"b"}
 
 
+def test_a_new_partition_goes_elsewhere_if_what_was_chosen_has_failed(dirs: Dirs) -> None:
+    client = dirs.running.connect()
+    assert move(client, dirs, "c", 0, topic="u") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    chosen = next(one for one in dirs.running.node.storage.data_dirs if one.path.endswith("c"))
+    dirs.running.call(dirs.running.node.broker.replicas.dir_failed, chosen, "planted")
+    create(client, "u", partitions=1)
+    eventually(lambda: not isinstance(dirs.replica(0, "u"), ErrorCode))
+    assert dirs.place(0, "u") in ("a", "b")
+    assert produce_to(client, "u", 0, batch(b"one")).error_code == 0
+
+
 def test_the_target_fails_while_it_is_copied(dirs: Dirs) -> None:
     client = dirs.running.connect()
     create(client, partitions=3)

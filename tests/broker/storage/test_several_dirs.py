@@ -122,6 +122,12 @@ def test_new_partitions_go_where_there_are_fewest_and_the_controller_is_told(dir
         create(client, "more", 1)
         create(client, "most", 1)
     assert (dirs.place(0, "more"), dirs.place(0, "most")) == ("a", "b")
+    with dirs.running.connect() as client:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="more")], timeout_ms=60_000)
+        assert client.ask(request, 6).responses[0].error_code == 0
+        eventually(lambda: not (dirs.paths[0] / "more-0").exists())
+        create(client, "last", 1)
+    assert dirs.place(0, "last") == "a", "what was deleted does not count"
     assert dirs.running.node.image.brokers[1].log_dirs == tuple(sorted(ids.values()))
 
 

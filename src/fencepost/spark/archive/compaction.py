@@ -139,7 +139,7 @@ def _plan(
         inputs: list[DataFile] = []
         merges: list[Merge] = []
         for group in _groups(some, target_bytes):
-            first, last = group[0].first, max(one.last for one in group)
+            first, last = group[0].first, group[-1].last
             origin = f"c{place.rpartition('/')[2]}"
             name = file_name(group[0].partition, first, last, group[0].tag, origin)
             merges.append(Merge(tuple(group), layout.storage, f"{draft}/{name}"))

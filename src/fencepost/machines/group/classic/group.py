@@ -23,8 +23,9 @@ group of its own; the draft takes the group's place if the decision is carried o
                          members know the generation,    the leader sent the assignment
                          the leader assigns              (a record)
 
-A group that never had members and only keeps offsets (a "simple" group) has no record of its own:
-it is there as long as it has offsets.
+The first record of a group is written when its first member joins, or is given an id; it says that
+there is a group and has no generation. A group that never had members and only keeps offsets (a
+"simple" group) has no record of its own: it is there as long as it has offsets.
 """
 
 from __future__ import annotations
@@ -102,9 +103,15 @@ class ClassicGroup:
     # What is stored
 
     def take_over(self, value: GroupMetadataValue) -> None:
-        """The group is what its record says; members keep the ephemeral half that they have."""
-        before = self.members
+        """The group is what its record says; members keep the ephemeral half that they have.
+
+        A record without a generation is that of a group just made: members of it may be joining.
+        """
+        before, is_first = self.members, self.stored is None
         self.stored = value
+        if is_first and not value.generation and not value.members:
+            self.state_timestamp_ms = value.current_state_timestamp
+            return
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol

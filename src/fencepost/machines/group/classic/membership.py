@@ -54,6 +54,7 @@ from fencepost.machines.group.classic.rebalance import (
     refuse_syncs,
     remove_member,
     store,
+    store_made,
     sync_time_is_over,
     synced,
     touch,
@@ -168,6 +169,8 @@ class Membership:
                 decision.changes.clear()
             else:
                 dissolve(decision, present)
+        if not isinstance(present, ClassicGroup) and not group.is_forgettable:
+            store_made(decision, group, wall_ms)
         return decision
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:

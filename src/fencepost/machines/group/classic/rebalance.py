@@ -19,7 +19,7 @@ from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.records import encode_record
 from fencepost.machines.group.shard import Decision
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.group import GroupMetadataKey
+from fencepost.wire.records.group import GroupMetadataKey, GroupMetadataValue
 
 _REASON_LENGTH_MAX: Final = 255
 BATCH_OVERHEAD_BYTES: Final = 96
@@ -194,6 +194,15 @@ def store(
 ) -> None:
     """Write the group down with these assignments; it is stable, or empty, once that is applied."""
     record = group.as_record(assignments, wall_ms)
+    decision.records.append((GroupMetadataKey(group=group.group_id), record))
+
+
+def store_made(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
+    """Write down that there is a group; nothing of it is decided yet, so nothing else is stored.
+
+    A group whose members leave before its first generation is there, empty, until offsets expire.
+    """
+    record = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=wall_ms)
     decision.records.append((GroupMetadataKey(group=group.group_id), record))
 
 
