@@ -2,8 +2,8 @@
 
 It plans as `.format("fencepost")` does and is asked by Spark in the same way, so checkpoints,
 limits and losses are the same. Only a task's rows differ: records never enter the JVM, which would
-take seven times the processor time of reading and writing records of 1 kB. Spark counts files as the
-query's input rows for that reason.
+take seven times the processor time of reading and writing records of 1 kB. For that reason Spark
+counts files as the query's input rows.
 """
 
 from __future__ import annotations
