@@ -15,7 +15,7 @@ TOPICS = ("orders", "payments", "shipments", "clicks", "inventory")
 
 def fill(bootstrap: str) -> None:
     """Topics of many sizes, names of 249 characters, records that are markup, a dead letter, and
-    two groups without members that are behind."""
+    two groups without members that are behind in `payments`."""
     with Cluster(bootstrap) as client:
         admin = Admin(client)
         for number, name in enumerate(TOPICS):
@@ -27,8 +27,9 @@ def fill(bootstrap: str) -> None:
         with Producer(client) as producer:
             for number in range(50):
                 producer.send("orders", f"{number}: {MARKUP}".encode(), key=MARKUP.encode())
-            origin = {"topic": "orders", "partition": 0, "offset": 7, "group": GROUP}
+                producer.send("payments", b"paid %d" % number, partition=0)
+            origin = {"topic": "payments", "partition": 0, "offset": 7, "group": GROUP}
             headers = [(f"__dlq.errors.{key}", str(at).encode()) for key, at in origin.items()]
             producer.send("letters", b"a copy", headers=headers)
-        admin.alter_group_offsets(GROUP, {TopicPartition("orders", 0): CommittedOffset(0)})
-        admin.alter_share_group_offsets(SHARE_GROUP, {TopicPartition("orders", 0): 0})
+        admin.alter_group_offsets(GROUP, {TopicPartition("payments", 0): CommittedOffset(0)})
+        admin.alter_share_group_offsets(SHARE_GROUP, {TopicPartition("payments", 0): 0})

@@ -55,10 +55,11 @@ def test_a_filter_is_in_the_address_and_outlives_a_reload(page):
 
 def test_a_long_list_goes_on(page):
     page.goto("/topics?order=partitions")
+    total = int(page.locator(".findings").inner_text().split(" topics of ")[0])
     assert page.locator("tbody tr").count() == 100
     page.get_by_role("link", name="More").click()
     expect()(page).to_have_url(re.compile("first=100"))
-    assert page.locator("tbody tr").count() == 26
+    assert page.locator("tbody tr").count() == total - 100
     assert "order=partitions" in page.url
 
 

@@ -29,14 +29,14 @@ def test_from_a_group_to_the_first_record_that_it_has_not_read(page, cluster):
     page.goto("/groups")
     page.get_by_role("link", name=GROUP, exact=True).click()
     expect()(page.locator("main")).to_contain_text("offsets behind in 1 partition, and has no")
-    row = rows(page, "lag by partition").filter(has_text="orders")
+    row = rows(page, "lag by partition").filter(has_text="payments")
     before = int(row.locator("td.number").last.inner_text())
     with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
-        producer.send("orders", b"one more", partition=0)
+        producer.send("payments", b"one more", partition=0)
     expect()(row.locator("td.number").last).to_have_text(str(before + 1))
     row.get_by_role("link").click()
-    expect()(page.get_by_role("heading", level=1)).to_have_text("Records of orders")
-    expect()(page.locator("main")).to_contain_text("orders-0 0 to")
+    expect()(page.get_by_role("heading", level=1)).to_have_text("Records of payments")
+    expect()(page.locator("main")).to_contain_text("payments-0 0 to")
 
 
 def test_groups_are_chosen_by_type_and_a_share_group_is_drawn(page):
@@ -48,7 +48,7 @@ def test_groups_are_chosen_by_type_and_a_share_group_is_drawn(page):
     page.get_by_role("link", name=SHARE_GROUP, exact=True).click()
     expect()(page.locator("main svg rect.unsettled")).to_have_count(1)
     page.get_by_text("As text").click()
-    expect()(page.locator("details pre")).to_contain_text("orders-0  start 0, end")
+    expect()(page.locator("details pre")).to_contain_text("payments-0  start 0, end")
 
 
 def test_the_matrix_of_replicas_is_walked_by_arrow_keys(page):
@@ -141,11 +141,11 @@ def test_a_fault_is_put_in_force_and_lifted_by_the_keyboard_alone(page, proxy: P
 def test_dead_letters_are_produced_again(page, cluster):
     page.goto("/topics/letters/records")
     page.get_by_role("link", name="Produce dead letters again").click()
-    expect()(page.locator("pre")).to_contain_text("+ orders-0: 6 bytes, of letter letters-0 at 0")
+    expect()(page.locator("pre")).to_contain_text("+ payments-0: 6 bytes, of letter letters-0 at 0")
     page.get_by_label("To make this change").fill("letters")
     page.get_by_role("button", name="Redrive dead letters").click()
     expect()(page.locator("main")).to_contain_text("Produced 1 record again")
-    page.goto("/topics/orders/records?partitions=0&limit=1")
+    page.goto("/topics/payments/records?partitions=0&limit=1")
     expect()(rows(page, "records")).to_contain_text("a copy")
 
 

@@ -249,7 +249,9 @@ def _table(table: Table, section_heading: str) -> h.Element:
 
 def _heading(table: Table, heading: str, name: str) -> h.Element:
     numbers = any(_is_number(getattr(row, name)) for row in table.rows)
-    return h.th(scope="col", class_="number" if numbers else None)[heading]
+    # A column whose cells say what they are has a heading for screen readers alone.
+    unseen = h.span(".unseen")[name.removesuffix("_text")]
+    return h.th(scope="col", class_="number" if numbers else None)[heading or unseen]
 
 
 def _is_number(value: object) -> bool:

@@ -37,7 +37,7 @@ class ReplicaPlace(View, frozen=True):
     columns: ClassVar = {
         "broker": "broker",
         "state": "state",
-        "order": "order",
+        "": "preferred_text",
         "size": "size",
         "lag": "offset_lag",
         "log directory": "log_dir",
@@ -51,8 +51,8 @@ class ReplicaPlace(View, frozen=True):
     log_dir: str | None
 
     @property
-    def order(self) -> str | None:
-        return "preferred" if self.preferred else None
+    def preferred_text(self) -> str:
+        return "preferred" if self.preferred else ""
 
     @property
     def size(self) -> str | None:
