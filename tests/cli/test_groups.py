@@ -195,6 +195,10 @@ def test_offsets_are_set_by_time_and_by_duration(
         (("--to", "1"), "say --topic or --all-topics"),
         (("--topic", "{topic}:0", "--to", "sideways"), "--to 'sideways': must be earliest, latest"),
         (("--topic", "{topic}:0,x", "--to", "1"), "must be TOPIC or TOPIC:0,1"),
+        (
+            ("--topic", "{topic}:\N{ARABIC-INDIC DIGIT ZERO}", "--to", "1"),
+            "must be TOPIC or TOPIC:0,1",
+        ),
         (("--topic", "{topic}:7", "--to", "1"), "has no partition 7"),
         (("--topic", "{topic}", "--by-duration", "1h"), "--by-duration '1h': must be like"),
         (("--topic", "{topic}", "--by-duration", "PT"), "--by-duration 'PT': must be like"),

@@ -19,9 +19,7 @@ KINDS: Final = {
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
 LOGGERS: Final = "the loggers of Kafka's classes"
 DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
-LATE: Final = (
-    "undecided: its time was over at a load of 40 on two cores; not yet run on a quiet machine"
-)
+LATE: Final = "undecided: its time was over at loads of 12 and 40; not yet run on a quiet machine"
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
 RANGES: Final = (
@@ -136,14 +134,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         APIS,
     ),
     "SaslApiVersionsRequestTest#testApiVersionsRequestWithUnsupportedVersion": (FAILED, APIS),
-    "SaslScramSslEndToEndAuthorizationTest#testNoDescribeProduceOrConsumeWithoutTopicDescribeAcl": (
-        FAILED,
-        LATE,
-    ),
-    "SaslScramSslEndToEndAuthorizationTest#testTwoConsumersWithDifferentSaslCredentials": (
-        FAILED,
-        LATE,
-    ),
     "StreamsGroupHeartbeatRequestTest#testFencedMemberCanRejoinWithEpochZero": (
         FAILED,
         "it compares a whole answer with one that has no interval of task offsets; Kafka 4.4 tells"

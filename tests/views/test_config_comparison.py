@@ -72,10 +72,12 @@ def test_text_to_copy_is_a_properties_file():
         entry("a", " b\\c\nd", 1),
         entry("default.one", "5"),
         entry("none", None, 1),
+        entry("space", "\tx\r\ty ", 1),
         entry("unicode", "ü=1", 1),
     ]
     text = properties_text([ConfigAgainstDefault.of(one) for one in configs])
-    assert text.splitlines() == ["a=\\ b\\\\c\\nd", "unicode=ü=1"]
+    lines = ["a=\\ b\\\\c\\nd", "space=\\tx\\r\\ty ", "unicode=ü=1"]
+    assert text.split("\n") == lines
 
 
 def test_what_is_behind_a_value_has_the_name_that_gives_it():
