@@ -186,9 +186,8 @@ class Session:
         return ["bash", "-euo", "pipefail", "-c", script]
 
     def _environment(self) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_B")
-        }
+        ours = ("FENCEPOST_B", "PYTEST_")  # options of this run would change what pages show
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1"}
 
