@@ -593,6 +593,19 @@ def test_a_group_without_offsets_stays_empty(broker: Connection, group: str, top
     assert deleted.error_code == 0
 
 
+def test_a_group_whose_member_left_before_its_first_generation_stays_empty(
+    broker: Connection, group: str
+) -> None:
+    given = join(broker, group)
+    assert given.error_code == E.MEMBER_ID_REQUIRED
+    left = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=given.member_id)])
+    assert [one.error_code for one in broker.request(left, 5).members] == [0]
+    found = describe(broker, group)
+    assert (found.error_code, found.group_state, found.protocol_type) == (0, "Empty", "")
+    (deleted,) = broker.request(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert deleted.error_code == 0
+
+
 def test_deleting_offsets_of_another_kind_of_group(
     broker: Connection, group: str, topic: Any
 ) -> None:
