@@ -48,6 +48,27 @@ def test_a_name_that_is_near_none_is_answered_with_those_there_are(
     assert "there is no action 'zzzzzz'; there are list, describe," in err
 
 
+@pytest.mark.parametrize(
+    ("words", "usage", "told"),
+    [
+        (("consume", "t", "--isolaton", "x"), "fencepost consume", "did you mean --isolation?"),
+        (("topics", "create", "t", "--partitons=3"), "fencepost topics create", "--partitions?"),
+        (("topics", "list", "--qqq"), "fencepost topics list", "--qqq; see --help"),
+        (("topics", "list", "more", "words"), "fencepost topics list", "arguments: more words"),
+        (("console", "--listn", "x"), "fencepost console", "did you mean --listen?"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    words: tuple[str, ...], usage: str, told: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"usage: {usage} [")
+    assert told in printed.splitlines()[-1]
+
+
 @pytest.mark.parametrize("option", ["-b", "--bootstrap-server"])
 def test_the_cluster_is_named_before_the_action_as_well_as_after(
     served: str, option: str, capsys: pytest.CaptureFixture[str]

@@ -57,3 +57,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str], otherwise: str) -> 
     near = meant if meant in known else closest(name, known)
     rest = f"; {otherwise}" if near is None else f": did you mean {near}?"
     return f"there is no {kind} {name!r}{rest}"
+
+
+def unknown_option(name: str, known: Iterable[str]) -> str:
+    """The same about an option; without one that is near, where to look."""
+    from fencepost.log.configdef import closest  # for mistakes only
+
+    near = closest(name, known)
+    return "see --help" if near is None else f"did you mean {near}?"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import fencepost
-from fencepost.cli.command_line import cluster_options_last, unknown_name
+from fencepost.cli.command_line import cluster_options_last, unknown_name, unknown_option
 from fencepost.cli.commands import COMMANDS, list_of_commands, print_usage_help
 from fencepost.cli.streams import with_standard_streams
 
@@ -95,11 +95,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _CommandParser(_Parser):
-    """A parser that takes a command's optional FILE also behind its options, and prints the
-    examples below its help as they stand.
+    """A parser that takes a command's optional FILE also behind its options, prints the examples
+    below its help as they stand, and refuses options of its own command that do not exist.
 
     Plain argparse gives all positional words away at the first one that it meets: of
-    `produce TOPIC --lines-json FILE` it would not know the last.
+    `produce TOPIC --lines-json FILE` it would not know the last. What no parser knows it has the
+    outermost one refuse, with a usage that names no option.
     """
 
     _is_intermixing = False
@@ -108,14 +109,26 @@ class _CommandParser(_Parser):
         super().__init__(**{"formatter_class": _RawFormatter, **settings})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        is_plain = self._subparsers is not None or not self._get_positional_actions()
-        if self._is_intermixing or is_plain:
+        if self._is_intermixing or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        self._is_intermixing = True  # the method below calls this one twice
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_intermixing = False
+        if self._get_positional_actions():
+            self._is_intermixing = True  # the method below calls this one twice
+            try:
+                found, unknown = self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._is_intermixing = False
+        else:
+            found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._about_unknown(unknown))
+        return found, unknown
+
+    def _about_unknown(self, words: list[str]) -> str:
+        told = f"unrecognized arguments: {' '.join(words)}"
+        given = words[0].partition("=")[0]
+        if not given.startswith("--"):
+            return told
+        return f"{told}; {unknown_option(given, self._option_string_actions)}"
 
 
 def build_parser(chosen: str | None) -> argparse.ArgumentParser:
