@@ -84,7 +84,7 @@ def test_letters_go_to_where_they_came_from(browse, served: str, client: Client,
     assert [found[one]["key"]["text"] for one in ("copy", "value 7")] == ["k", "key"]
     headers = {one["name"]: one["value"]["text"] for one in found["copy"]["headers"]}
     assert headers["__dlq.errors.offset"] == "3", "the origin is kept"
-    assert headers["fencepost.redrive.letter"] == f"{letters}-0:0"
+    assert headers["__redrive.letter"] == f"{letters}-0:0"
 
 
 def test_letters_that_cannot_be_produced_are_left_out_and_named(

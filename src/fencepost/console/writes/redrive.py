@@ -4,7 +4,7 @@ A letter says by its headers where its record was (`records.dead_letters`). A sh
 writes letters without key and value unless the group asks for copies; of those the record itself is
 read again, where its log still has it. All records of a redrive are of one transaction: either all
 of them are there, or none. Their headers are those of the letter, so the origin stays in them, and
-`fencepost.redrive.letter`, which says what letter they are of; letters stay where they are.
+`__redrive.letter`, which says what letter they are of; letters stay where they are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KEPT_BYTES_MAX: Final = 16 << 20
 TOPICS_MAX: Final = 20
 NAMED_MAX: Final = 5
 """Letters that are named for each reason to leave letters out."""
-LETTER_HEADER: Final = "fencepost.redrive.letter"
+LETTER_HEADER: Final = "__redrive.letter"
 NOT_THERE: Final = "they have no copy of their records, whose logs have them no more"
 NOT_READ: Final = "they have no copy of their records, which were not found within a look's limits"
 TRANSACTIONAL_ID: Final = "fencepost-console-redrive"
