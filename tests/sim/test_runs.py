@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -27,7 +27,9 @@ from fencepost.sim.search import search
 from fencepost.sim.shrink import Shrinker
 from fencepost.sim.tape import Tape
 
-QUICK_SEEDS = range(1, 21)
+QUICK_SEEDS = (1, 2, 5, 10, 12, 13, 14, 16, 17, 18, 19, 20)
+"""Of the first twenty those that take the least; every fault strikes in one of them."""
+SLOWER_SEEDS = sorted(set(range(1, 21)) - set(QUICK_SEEDS))
 MANY_SEEDS = range(10_000, 10_150)
 MANY_AT_ONCE = 5
 CANARY_WITHIN = 60
@@ -60,9 +62,13 @@ def test_nothing_goes_wrong() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", MANY_SEEDS[::MANY_AT_ONCE])
-def test_nothing_goes_wrong_in_many_seeds(first: int) -> None:
-    for outcome in run_seeds(range(first, first + MANY_AT_ONCE), Plan()):
+@pytest.mark.parametrize(
+    "seeds",
+    [SLOWER_SEEDS, *(range(one, one + MANY_AT_ONCE) for one in MANY_SEEDS[::MANY_AT_ONCE])],
+    ids=lambda seeds: str(seeds[0]),
+)
+def test_nothing_goes_wrong_in_many_seeds(seeds: Sequence[int]) -> None:
+    for outcome in run_seeds(seeds, Plan()):
         check(outcome)
 
 
