@@ -42,7 +42,7 @@ def test_a_tutorial(page: Path, tmp_path: Path):
     carried_out(page, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_tutorial_for_spark(tmp_path: Path):
     carried_out(TUTORIALS / "spark.md", tmp_path)

@@ -33,7 +33,7 @@ from fencepost.client.protocol.framing import ReceiveBuffer
 from fencepost.client.protocol.in_flight import Token, is_answered
 from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
 from fencepost.client.retry import Deadline
-from fencepost.client.security import Security
+from fencepost.client.security import Security, lost_connection
 from fencepost.client.tokens import access_token
 from fencepost.wire.api import api_name
 from fencepost.wire.message import Message, Request
@@ -272,7 +272,7 @@ class Connection(ConnectionCore):
                 host=self.address,
             ) from error
         except OSError as error:
-            raise ConnectionFailed(f"TLS handshake failed: {error}", host=self.address) from error
+            raise lost_connection(error, f"TLS handshake failed: {error}", self.address) from error
 
     def _negotiate(self, deadline: Deadline) -> None:
         """Fill `api_versions`; a broker that breaks off is called again with version 0."""
@@ -322,7 +322,7 @@ class Connection(ConnectionCore):
             ) from error
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"sending {what}: {error}", host=self.address) from error
+            raise lost_connection(error, f"sending {what}: {error}", self.address) from error
 
     def _read_frame(self, deadline: Deadline, buffer: ReceiveBuffer | None) -> memoryview:
         """One frame without its length prefix."""
@@ -345,5 +345,5 @@ class Connection(ConnectionCore):
             self.close()
             hint = self.security.hint if not self.api_versions else ""
             text = f"waiting for {awaited}: {error}{hint}"
-            raise ConnectionFailed(text, host=self.address) from error
+            raise lost_connection(error, text, self.address) from error
         return frame

@@ -6,10 +6,11 @@ authentication is in `protocol.sasl`.
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 
-from fencepost.client.errors import ConfigError
+from fencepost.client.errors import AuthenticationFailed, ClientError, ConfigError, ConnectionFailed
 from fencepost.client.key_files import (
     TRUST_FLAGS,
     check_files,
@@ -29,6 +30,22 @@ TLS_VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
+
+
+_REFUSALS = re.compile(
+    r"_ALERT_(?:UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION"
+    r"|(?:BAD|NO|UNSUPPORTED)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN))$"
+)
+"""OpenSSL's names of the alerts by which a broker refuses a client's TLS. From TLS 1.3 on the
+client hears of it when its side of the handshake is done, at its first read."""
+
+
+def lost_connection(error: BaseException, text: str, host: str) -> ClientError:
+    """What to raise for a connection that broke: AuthenticationFailed, which is not tried again,
+    if the broker refused the client's certificate or version of TLS; else ConnectionFailed."""
+    if isinstance(error, ssl.SSLError) and _REFUSALS.search(error.reason or ""):
+        return AuthenticationFailed(f"the broker refused this client's TLS: {text}", host=host)
+    return ConnectionFailed(text, host=host)
 
 
 @dataclass(frozen=True, slots=True)

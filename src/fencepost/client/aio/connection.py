@@ -25,6 +25,7 @@ from fencepost.client.errors import (
 from fencepost.client.protocol.in_flight import is_answered
 from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER
+from fencepost.client.security import lost_connection
 from fencepost.client.tokens import access_token
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message, Request
@@ -91,7 +92,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
                 host=self.address,
             ) from error
         except ssl.SSLError as error:
-            raise ConnectionFailed(f"TLS handshake failed: {error}", host=self.address) from error
+            raise lost_connection(error, f"TLS handshake failed: {error}", self.address) from error
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(f"cannot connect: {error}", host=self.address) from error
 
@@ -208,8 +209,10 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The broker is gone."""
-        text = "the broker closed the connection" if exc is None else str(exc)
-        self._lose(ConnectionFailed(text, host=self.address))
+        if exc is None:
+            self._lose(ConnectionFailed("the broker closed the connection", host=self.address))
+        else:
+            self._lose(lost_connection(exc, str(exc), self.address))
 
     def _lose(self, error: ClientError) -> None:
         transport, self._transport = self._transport, None
