@@ -14,6 +14,7 @@ import pytest
 from fencepost.batch import backend
 from fencepost.broker import apis
 from fencepost.broker.apis.produce_in_blocks import ProduceInBlocks
+from fencepost.broker.net import listener as listeners
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import ROUTES
@@ -244,7 +245,12 @@ def test_without_a_response_the_client_waits_all_the_same(throttled: Throttled, 
 # -- being muted -----------------------------------------------------------------------------------
 
 
-def test_a_muted_client_that_leaves_is_noticed(throttled: Throttled) -> None:
+def test_a_muted_client_that_leaves_is_noticed(
+    throttled: Throttled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "SWEEP_EVERY_S", 0.05)
+    throttled.running.call(throttled.listener._sweeper.cancel)
+    throttled.running.call(throttled.listener._sweep)
     with throttled.running.connect() as client:
         throttled.times_ms[METADATA] = MS
         client.ask(MetadataRequest(), 12)
