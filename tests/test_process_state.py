@@ -82,11 +82,14 @@ def test_what_is_put_back(monkeypatch, caplog, tmp_path):
 """
 
 
-def run(directory: Path, tests: str) -> dict[str, list[str]]:
+def run(directory: Path, tests: str, *, closing_s: float | None = None) -> dict[str, list[str]]:
     """Run tests under the guard, in a process of their own: outcomes by name."""
-    (directory / "conftest.py").write_text(
+    conftest = (
         "from tests.conftest import *\nfrom tests.process_state import no_file_is_left_open\n"
     )
+    if closing_s is not None:
+        conftest += f"import tests.process_state\ntests.process_state.CLOSING_S = {closing_s}\n"
+    (directory / "conftest.py").write_text(conftest)
     (directory / "test_it.py").write_text(tests)
     options = ["-v", "-p", "no:cacheprovider", f"--rootdir={directory}"]
     done = subprocess.run(
@@ -121,7 +124,7 @@ def test_processes_that_outlive_their_module_fail_it(tmp_path: Path):
 
 def test_files_that_outlive_their_module_fail_it(tmp_path: Path):
     expected = {"leaving": ["PASSED"], "last_of_its_module": ["PASSED", "ERROR"]}
-    assert run(tmp_path, FILE) == expected
+    assert run(tmp_path, FILE, closing_s=0.1) == expected
 
 
 def test_what_is_put_back_or_lasts_longer_is_nothing_to_fail_for(tmp_path: Path):
