@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,11 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
+from fencepost.cli.main import build_whole_parser
+from fencepost.testing import Cluster
+
+from .waiting import DEADLINE_S
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINES_MAX = 60
 EXAMPLE_LINES_MAX = 12
+FIRST_MINUTE_LINES_MAX = 5
 FORM_TYPES = {"markdown", "input", "textarea", "dropdown", "checkboxes"}
 
 
@@ -29,10 +39,11 @@ def project() -> dict[str, Any]:
 
 def test_the_readme_is_one_screen() -> None:
     assert len(README.splitlines()) <= LINES_MAX
-    install, example, commands = FENCE.findall(README)
+    install, first_minute, example, commands = FENCE.findall(README)
     assert install[0] == "sh"
-    assert install[1].startswith("python -m pip install .")
+    assert install[1].startswith("python -m pip install '.[console]'")
     assert install[1].count("\n") == 1
+    assert first_minute[1].count("\n") <= FIRST_MINUTE_LINES_MAX
     assert example[0] == "python"
     code = [line for line in example[1].splitlines()[1:] if line]
     assert len(code) <= EXAMPLE_LINES_MAX
@@ -41,6 +52,40 @@ def test_the_readme_is_one_screen() -> None:
         ["make", "test"],
     ]
     assert len(re.findall(r"!\[", README)) == 1
+
+
+def test_the_first_minute_is_as_the_readme_has_it() -> None:
+    """`serve` and `console`, which stay, are parsed; what is between them runs on a cluster."""
+    language, text = FENCE.findall(README)[1]
+    assert language == "sh"
+    serve, *between, console = text.splitlines()
+    for line in (serve, console):
+        program, *words = shlex.split(line, comments=True)
+        assert program == "fencepost"
+        assert build_whole_parser().parse_args(words).command == words[0]
+    fencepost = f'fencepost() {{ {sys.executable} -m fencepost.cli.main "$@"; }}\n'
+    with Cluster() as cluster:
+        ran = subprocess.run(
+            ["sh", "-ec", fencepost + "\n".join(between)],
+            env={**os.environ, "FENCEPOST_BOOTSTRAP": cluster.bootstrap_servers},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "hello"
+
+
+def test_what_installs_fencepost_installs_it_from_somewhere() -> None:
+    """It is on no package index: its name alone is none that pip can install."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    assert not [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in pages
+        for line in page.read_text().splitlines()
+        if re.search(r"pip install (-\S+ )*fencepost\b", line)
+    ]
 
 
 def test_hosted_ci_runs_what_ci_runs_on_the_oldest_python() -> None:

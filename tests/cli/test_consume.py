@@ -237,6 +237,9 @@ def test_several_topics_are_read_and_a_name_that_is_wrong_is_told(run: Fencepost
     missing = run("consume", f"{prefix}-1", f"{prefix}-9")
     assert (missing.code, missing.out) == (1, "")
     assert f"{prefix}-9: no such topic" in missing.err
+    refused = run("consume", "bad/name")
+    assert (refused.code, refused.out) == (1, "")
+    assert "bad/name: Topic name is invalid: 'bad/name' contains" in refused.err
 
 
 def test_topics_are_chosen_by_a_regular_expression(run: Fencepost, prefix: str, group: str):

@@ -32,6 +32,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
 from ..waiting import DEADLINE_S, eventually
+from .commands import Ran
 
 
 @pytest.fixture
@@ -385,3 +386,13 @@ def test_progress_is_drawn_on_a_terminal_alone(served: str, topic: str, tmp_path
     assert done.returncode == 0
     assert re.search(r"\r\x1b\[K.*\d MB, .* MB/s.*\d+% done, .* left", drawn), drawn
     assert drawn.endswith(f"\r\x1b[K3000 record(s) written to {topic}\r\n")
+
+
+@pytest.mark.parametrize("text", ["", "a line\n"])
+def test_a_name_that_no_topic_can_have_is_refused_with_and_without_records(
+    produce: Callable[..., Ran], text: str
+) -> None:
+    refused = produce("bad/name", text)
+    assert (refused.code, refused.out) == (1, "")
+    assert "bad/name: Topic name is invalid: 'bad/name' contains" in refused.err
+    assert "written" not in refused.err

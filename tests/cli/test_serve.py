@@ -138,3 +138,25 @@ def _finalized_by(data_dir: Path) -> str:
             return next(line for line in lines if "finalized features" in line).partition(": f")[2]
         finally:
             node.terminate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("authorizer", [False, True])
+def test_an_audit_log_without_an_authorizer_is_said_to_have_logins_alone(
+    tmp_path: Path, *, authorizer: bool
+) -> None:
+    ready = tmp_path / "ready"
+    command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path / "data"), "--ready-file", str(ready)]
+    command += ["-o", f"fencepost.audit.log.path={tmp_path / 'audit.log'}"]
+    if authorizer:
+        name = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        command += ["-o", f"authorizer.class.name={name}", "-o", "super.users=User:ANONYMOUS"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            eventually(ready.exists)
+        finally:
+            process.terminate()
+            _, said = process.communicate(timeout=DEADLINE_S)
+    warned = [line for line in said.splitlines() if " WARNING " in line and "audit log" in line]
+    assert [("authorizer.class.name" in line) for line in warned] == [True] * (not authorizer)

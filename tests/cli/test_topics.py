@@ -49,6 +49,10 @@ def test_creating_an_existing_topic_and_deleting_a_missing_one_fail_unless_allow
     assert run("topics", "create", topic, "--if-not-exists").code == 0
     missing = run("topics", "delete", f"{topic}-not")
     assert (missing.code, missing.out) == (1, "")
+    assert f"cannot delete topic {topic}-not: no such topic [" in missing.err
+    grown = run("topics", "alter", f"{topic}-not", "--partitions", "3")
+    assert grown.code == 1
+    assert f"{topic}-not: no such topic [" in grown.err
     assert run("topics", "delete", f"{topic}-not", "--if-exists").code == 0
     described = run("topics", "describe", f"{topic}-not")
     assert described.code == 1

@@ -15,6 +15,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.aio.connection import AsyncConnection
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import topic_in
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Connect, Where
 from fencepost.client.errors import (
@@ -24,7 +25,7 @@ from fencepost.client.errors import (
     ProtocolError,
     UnknownTopic,
 )
-from fencepost.client.metadata import Metadata, TopicPartition
+from fencepost.client.metadata import Metadata, TopicInfo, TopicPartition
 from fencepost.client.offsets import (
     EARLIEST,
     LATEST,
@@ -307,8 +308,25 @@ def test_admin_through_the_fake(fake: FakeCluster, connect: Any):
     assert [topic.name for topic in admin.list_topics()] == ["t"]
     assert admin.wait_for_topic("t").partition_ids == [0, 1, 2]
     admin.delete_topic("t")
-    with pytest.raises(UnknownTopic, match="cannot delete topic t"):
+    with pytest.raises(UnknownTopic, match="cannot delete topic t: no such topic"):
         admin.delete_topic("t")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("bad/name", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: 'bad/name' contai"),
+        ("fine", ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is not allowed, or it is an"),
+        ("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED, "this user may not describe the topic, "),
+        ("late", ErrorCode.REQUEST_TIMED_OUT, "metadata is not available: "),
+    ],
+)
+def test_why_a_topic_is_not_described_is_said_in_words(name: str, code: ErrorCode, why: str):
+    info = TopicInfo(name, Uuid(bytes(16)), is_internal=False, partitions={}, error_code=code)
+    with pytest.raises(BrokerError) as refused:
+        topic_in([info], name)
+    assert str(refused.value).startswith(f"{name}: {why}")
+    assert str(refused.value).endswith(f" [{code.name}]")
 
 
 def test_waiting_for_a_topic_that_is_not_known_for_long(fake: FakeCluster, connect: Any):

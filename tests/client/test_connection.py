@@ -173,6 +173,17 @@ def test_a_length_out_of_bounds_is_refused_before_anything_is_allocated(length: 
         assert not it.is_open
 
 
+def test_an_http_server_is_told_from_a_broker():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return b"HTTP/1.0 400 Bad request syntax\r\n\r\n"
+
+    with (
+        FakeBroker(answer, {METADATA: (0, 9)}) as broker,
+        pytest.raises(ProtocolError, match="the answer is HTTP, not Kafka's protocol"),
+    ):
+        connect(broker).request(named("a"))
+
+
 def test_garbage_leads_to_typed_errors_only():
     seed = 20260731
     rng = random.Random(seed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster_options import (
     add_cluster_options,
     bootstrap_servers,
@@ -23,6 +26,10 @@ from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 
 LISTEN_DEFAULT = "127.0.0.1:8093"
+PORT_IN_USE = (
+    "another process listens on this port: stop it, or give another port in --listen HOST:PORT or"
+    " --port; port 0 picks a free one"
+)
 
 EXAMPLES = """\
 examples:
@@ -196,6 +203,8 @@ def _serve(arguments: argparse.Namespace, session: Any) -> int:
         raise UsageError("--port is a part of --listen: give one of them")
     asked = arguments.listen or LISTEN_DEFAULT
     if arguments.port is not None:
+        if not 0 <= arguments.port <= PORT_MAX:
+            raise UsageError(f"--port {arguments.port}: a port is a number from 0 to {PORT_MAX}")
         asked = f"127.0.0.1:{arguments.port}"
     header = arguments.proxy_auth_header
     if header is not None and arguments.token:
@@ -213,7 +222,10 @@ def _serve(arguments: argparse.Namespace, session: Any) -> int:
     except BadAddress as error:
         raise UsageError(f"{option} {error}") from None
     except OSError as error:
-        raise InputError(f"cannot listen on {asked}: {error.strerror or error}") from None
+        why = error.strerror or error
+        if error.errno == errno.EADDRINUSE:
+            why = f"{os.strerror(error.errno)} ({PORT_IN_USE})"
+        raise InputError(f"cannot listen on {asked}: {why}") from None
     return 0
 
 

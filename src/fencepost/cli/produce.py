@@ -93,6 +93,7 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Send lines as they come; fails if any record is not acknowledged, and says how many were."""
     from fencepost.client.producer import Producer
+    from fencepost.log.names import invalid_topic_reason
 
     if arguments.lines_json and arguments.key_separator is not None:
         raise UsageError("--lines-json and --key-separator exclude each other")
@@ -106,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
         open_cluster(arguments, **defaults) as cluster,
         Interrupts() as interrupts,
     ):
+        if (reason := invalid_topic_reason(arguments.topic)) is not None:
+            raise ClientError(reason, topic=arguments.topic)  # without any record, too
         if cluster.config.transactional_id is not None:
             raise UsageError("transactional.id: this command writes without transactions")
         producer = Producer(cluster)

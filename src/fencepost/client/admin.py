@@ -452,4 +452,6 @@ def _only(entries: Iterable[Any], wanted: Any, what: str) -> Any:
 def _raise_for(result: Any, what: str) -> None:
     if result.error_code != ErrorCode.NONE:
         text = getattr(result, "error_message", None)
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            text = "no such topic"  # brokers speak of a partition here, or say nothing
         raise BrokerError.of(result.error_code, f"{what}: {text}" if text else what)

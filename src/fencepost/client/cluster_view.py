@@ -20,6 +20,7 @@ from fencepost.client.errors import (
     ProtocolError,
     RequestTimedOut,
     UnknownTopic,
+    refusal,
 )
 from fencepost.client.metadata import Metadata, Node, TopicInfo
 from fencepost.client.protocol.versions import FinalizedFeatures
@@ -239,10 +240,20 @@ def topic_in(infos: list[TopicInfo], name: str) -> TopicInfo:
     found = [info for info in infos if info.name == name]
     code = found[0].error_code if found else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if code != ErrorCode.NONE:
-        missing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        what = "no such topic" if missing else "metadata is not available"
-        raise BrokerError.of(code, what, topic=name)
+        raise BrokerError.of(code, _why_no_metadata(code, name), topic=name)
     return found[0]
+
+
+def _why_no_metadata(code: int, topic: str) -> str:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "no such topic"
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return "this user may not describe the topic, or not create it where there is none"
+    if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        from fencepost.log.names import invalid_topic_reason  # texts for people: for failures only
+
+        return invalid_topic_reason(topic) or refusal(code)
+    return f"metadata is not available: {refusal(code)}"
 
 
 def coordinator_request(key: str, key_type: int, version: int) -> FindCoordinatorRequest:

@@ -27,6 +27,7 @@ def in_words(error: Exception) -> str:
 
 
 _ADVICE: Final = {
+    ".lock is in use by ": "give another directory in --data-dir or `log.dirs`",
     os.strerror(errno.ENOSPC): "free some space on its file system and start the node again:"
     " nothing that was acknowledged is lost",
     os.strerror(errno.EDQUOT): "raise the quota or free some space, and start the node again:"

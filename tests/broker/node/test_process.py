@@ -220,6 +220,7 @@ def test_a_data_directory_is_for_one_process_and_one_node(tmp_path):
         again = serve("--data-dir", str(cluster.data_dir), "--listen", "127.0.0.1:0")
         assert again.returncode == 1
         assert f"{cluster.data_dir}/.lock is in use by process {cluster.pid}" in again.stderr
+        assert "give another directory in --data-dir or `log.dirs`" in again.stderr
         cluster.stop()
         other = serve(
             "--data-dir", str(cluster.data_dir), "--listen", "127.0.0.1:0", "-o", "node.id=7"

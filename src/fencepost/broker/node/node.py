@@ -35,6 +35,7 @@ from fencepost.broker.config.broker_config import ALLOW_ANONYMOUS_KEY, BrokerCon
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.file_limit import FileShares
+from fencepost.broker.config.keys.authorization import AUTHORIZER_KEY
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.cluster_log import ClusterLog, finalized_line
 from fencepost.broker.node.controller_part import ControllerPart
@@ -200,7 +201,9 @@ class Node(NodeCore):
             audit_log = self.audit_log = open_audit_log(self.config.get, self.wall_ms)
         except OSError as error:
             raise StartError(f"the audit log cannot be opened: {error}") from error
-        if self.authorizer is not None:
+        if self.authorizer is None:
+            log.warning("the audit log gets logins alone: other events need %s", AUTHORIZER_KEY)
+        else:
             self.authorizer.sink = audit_log
         for part in (self.broker, self.controller):
             if part is not None:

@@ -30,6 +30,8 @@ BUFFER_STEP_BYTES: Final = 256 * 1024
 
 TLS_ALERT: Final = 0x1503
 """What a TLS record of an alert begins with: what is answered to a client without TLS."""
+HTTP: Final = int.from_bytes(b"HTTP")
+"""What an answer of an HTTP server begins with."""
 
 _LENGTH = struct.Struct(">i")
 
@@ -136,7 +138,9 @@ class FrameReader:
                 f"announced a frame of {size_bytes} bytes; "
                 f"allowed are {self._min_bytes} to {self._max_bytes}"
             )
-            if size_bytes >> 16 == TLS_ALERT:
+            if size_bytes == HTTP:
+                text = "the answer is HTTP, not Kafka's protocol: give the address of a broker"
+            elif size_bytes >> 16 == TLS_ALERT:
                 wanted = "security.protocol=SSL or SASL_SSL"
                 text = f"the answer is a TLS alert: this listener wants {wanted}"
             raise ProtocolError(text, host=self._host)
