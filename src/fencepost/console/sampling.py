@@ -27,6 +27,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.metadata import TopicInfo
 from fencepost.client.quorum import QuorumLeader, describing_quorum
+from fencepost.console.coordinators import asks_coordinator, requiring_state_topic
 from fencepost.console.events import Event, events_between
 from fencepost.console.sample import Sample
 from fencepost.console.standing import Rate
@@ -81,6 +82,8 @@ class _LookedAt(Cluster):
         if self._closed.is_set():
             raise _Closed("the console ends")
         if isinstance(step, Exchange):
+            if asks_coordinator(step):
+                self.run(requiring_state_topic(step))
             self._sent.add(1)
         elif isinstance(step, ExchangeAll):
             self._sent.add(len(step.exchanges))

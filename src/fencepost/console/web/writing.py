@@ -23,7 +23,7 @@ from fencepost.client.errors import ClientError
 from fencepost.console import html
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Confirm, Page, Section, Sentence, Text
-from fencepost.console.session import Counting, Session, now_ms
+from fencepost.console.session import Changing, Counting, Session, now_ms
 from fencepost.console.web.access import equal_secrets
 from fencepost.console.writes.plan import CannotBe, Plan
 from fencepost.console.writes.table import WriteKind, writes_of
@@ -135,7 +135,8 @@ async def _made(
         _audit(request, kind, plan, "refused: not confirmed")
         return await _shown(session, kind, values, Sentence(problem, "bad"))
     try:
-        became = await plan.carry_out(session)
+        with Changing():
+            became = await plan.carry_out(session)
     except ClientError as error:
         _audit(request, kind, plan, f"failed: {error}")
         return _page(kind, asked, [_failed([], error)]), 502
