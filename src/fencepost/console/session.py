@@ -142,6 +142,12 @@ class Session:
             await asyncio.sleep(POLL_S)
         return sampler.newest
 
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Since when looks at the cluster have failed, None while it answers."""
+        failing = self.sampler.failing
+        return None if failing is None else failing.since_ms
+
     def standing(self) -> Standing:
         """How the console and its cluster are now."""
         newest, failing = self.sampler.newest, self.sampler.failing
@@ -149,7 +155,7 @@ class Session:
             now_ms(),
             None if newest is None else newest.cluster_id,
             None if newest is None else newest.taken_at_ms,
-            None if failing is None else failing.since_ms,
+            self.unanswered_since_ms,
             0 if failing is None else failing.failures,
             None if failing is None else str(failing.error),
             max(self.sampler.next_look_at - time.monotonic(), 0.0),
