@@ -128,10 +128,12 @@ def test_a_node_is_killed_and_started(browse):
         console = browse(cluster.bootstrap_servers, faults=port.address, allow_writes=True)
         (row,) = sections(console)["Nodes"]["document"]
         number = row["node"]
-        assert row["state"] == "running"
+        assert (row["state"], row["change"]) == ("running", f"kill node {number}")
+        kill = f'<a href="/writes/node?node={number}&amp;action=kill">kill node {number}</a>'
+        assert kill in console.get("/faults").text
         assert change(console, "node", node=number, action="kill")[0] == 200
         (row,) = sections(console)["Nodes"]["document"]
-        assert row["state"] == "stopped"
+        assert (row["state"], row["change"]) == ("stopped", f"start node {number}")
         assert "1 node that does not run" in words(console)
         for action in ("kill", "stop", "restart", "pause", "resume"):
             status, text = change(console, "node", node=number, action=action)
