@@ -276,3 +276,10 @@ def test_the_list_of_pages_has_the_log_where_one_is_given(browse, tmp_path: Path
     path = write(tmp_path / "audit.log", [])
     assert 'href="/audit-log"' in browse(NOWHERE, audit_logs=(path,)).get("/audit-log").text
     assert '"/audit-log"' not in browse(NOWHERE).get("/checkpoints").text
+
+
+def test_a_directory_without_a_log_has_none_yet(browse, tmp_path: Path):
+    (sentence,) = page(browse, tmp_path)["sections"][0]["sentences"]
+    assert sentence["text"] == f"No audit log is there yet: {tmp_path} has no *.log."
+    write(tmp_path / "audit.log", [decision(0, allowed=False)])
+    assert "1 event of 1" in page(browse, tmp_path)["sections"][0]["sentences"][0]["text"]

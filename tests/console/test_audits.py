@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("htpy")
 pytest.importorskip("pyarrow")
 
+from fencepost.cli.main import main
 from fencepost.spark.audit.auditing import Outcome
 from fencepost.spark.audit.frames import AuditResult
 from fencepost.spark.audit.model import ComparedRange, Finding
@@ -158,3 +159,15 @@ def test_parameters_that_make_no_sense_are_refused(browse, stored: str):
     for asked in ({"severity": "dire"}, {"rows": "0"}, {"first": "-1"}):
         assert console.get("/api/audits/monday", params=asked).status_code == 400
     assert "with --audits" in browse(NOWHERE).get("/audits").text
+
+
+def test_what_is_not_there_is_refused_at_the_start(tmp_path: Path, capsys):
+    command = ["console", "-b", NOWHERE, "--audits", str(tmp_path / "none"), "--once", "audits"]
+    assert main(command) == 2
+    assert "none: there is no such file or directory" in capsys.readouterr().err
+
+
+def test_without_pyarrow_audits_are_refused_at_the_start(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr("fencepost.cli.console.find_spec", lambda name: None)
+    assert main(["console", "-b", NOWHERE, "--audits", str(tmp_path), "--once", "audits"]) == 2
+    assert "--audits needs the extra `arrow`" in capsys.readouterr().err

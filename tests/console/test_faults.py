@@ -17,6 +17,7 @@ from fencepost.console.control_port import BadControlUrl, address_of_control
 from fencepost.testing import Cluster, Proxy
 from fencepost.testing.control import ControlPort
 from tests.console.forms import change
+from tests.console.serving import serving
 from tests.ports import address_of, refusing_port
 
 NOWHERE = "127.0.0.1:1"
@@ -127,10 +128,12 @@ def test_a_node_is_killed_and_started(browse):
         console = browse(cluster.bootstrap_servers, faults=port.address, allow_writes=True)
         (row,) = sections(console)["Nodes"]["document"]
         number = row["node"]
-        assert row["state"] == "running"
+        assert (row["state"], row["change"]) == ("running", f"kill node {number}")
+        kill = f'<a href="/writes/node?node={number}&amp;action=kill">kill node {number}</a>'
+        assert kill in console.get("/faults").text
         assert change(console, "node", node=number, action="kill")[0] == 200
         (row,) = sections(console)["Nodes"]["document"]
-        assert row["state"] == "stopped"
+        assert (row["state"], row["change"]) == ("stopped", f"start node {number}")
         assert "1 node that does not run" in words(console)
         for action in ("kill", "stop", "restart", "pause", "resume"):
             status, text = change(console, "node", node=number, action=action)
@@ -197,3 +200,33 @@ def test_only_a_control_port_on_loopback_is_taken(url: str, capsys):
     assert main(["console", "-b", NOWHERE, "--faults", url, "--once", "faults"]) == 2
     assert "--faults" in capsys.readouterr().err
     assert address_of_control("http://localhost:8090/") == "127.0.0.1:8090"
+
+
+@pytest.mark.slow
+def test_what_does_not_answer_as_a_control_port_is_told_of_at_the_start():
+    with refusing_port() as held:
+        with serving(NOWHERE, "--faults", f"http://{address_of(held)}") as console:
+            pass
+        told = f"fencepost console: --faults: the control port {address_of(held)} does not answer"
+        assert any(line.startswith(told) for line in console.stderr)
+
+
+def test_another_server_is_no_control_port(browse):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        try:
+            assert f"{address} is no control port: it answers with 404" in words(
+                browse(NOWHERE, faults=address)
+            )
+        finally:
+            server.shutdown()
+            thread.join()

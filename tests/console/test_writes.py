@@ -197,12 +197,44 @@ def test_a_record_is_produced_and_its_value_is_in_no_log(browser, capsys):
     assert "&lt;b&gt;" in text
     assert "1 request to the cluster (Metadata 1)" in text, "what the plan cost is said"
     answer = browser.post("/writes/produce", data={**form, "typed": "orders"})
-    assert (answer.status_code, "at offset 0" in answer.text) == (200, True)
+    assert answer.status_code == 200
+    assert "The record is in partition 1 of topic orders at offset 0." in answer.text
     (line,) = audit_lines(capsys.readouterr().err)
     assert line["values"] == {"partition": 1, "value_bytes": 11}
     row = browser.get("/api/topics/orders/records/1/0")
     assert row.status_code == 200
     assert "se\\ncret <b>" in row.text
+
+
+@pytest.mark.parametrize("values", [{"key": "k1"}, {"key": "k2"}, {"key": "k5"}, {}])
+def test_where_a_record_went_is_said_and_audited(browser, admin, served, capsys, values):
+    topic = f"somewhere-{values.get('key', 'any')}"
+    admin.create_topic(topic, 3, 1)
+    admin.wait_for_topic(topic)
+    _, form = shown(browser, "produce", topic=topic, value="v", **values)
+    answer = browser.post("/writes/produce", data={**form, "typed": topic})
+    assert answer.status_code == 200, answer.text
+    (line,) = audit_lines(capsys.readouterr().err)
+    number = line["values"]["partition"]
+    said = f"The record is in partition {number} of topic {topic} at offset 0."
+    assert said in answer.text
+    assert browser.get(f"/api/topics/{topic}/records/{number}/0").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "status"),
+    [
+        ("create-topic", {"topic": "no/slash"}, 400),
+        ("create-topic", {"topic": "orders"}, 400),
+        ("create-topic", {"topic": "wide", "replicas": "9"}, 400),
+        ("create-topic", {"topic": "odd", "configs": "no.such.config=1"}, 400),
+        ("produce", {"topic": "absent", "value": "v"}, 404),
+        ("delete-topic", {"topic": "absent"}, 404),
+        ("reset-offsets", {"group": "g", "topic": "absent", "to": "latest"}, 404),
+    ],
+)
+def test_what_brokers_refuse_is_no_failure_of_theirs(browser, name, values, status):
+    assert browser.get(f"/writes/{name}", params=values).status_code == status
 
 
 def test_records_before_an_offset_are_deleted(browser, admin):

@@ -102,7 +102,8 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="what `fencepost audit` wrote with --output, or printed with --json; repeatable",
+        help="what `fencepost audit` wrote with --output, or printed with --json; needs the extra"
+        " `arrow`; repeatable",
     )
     group.add_argument(
         "--faults",
@@ -164,7 +165,7 @@ def run(arguments: argparse.Namespace) -> int:
         checkpoints=tuple(arguments.checkpoint),
         recordings=_existing("--recordings", arguments.recordings),
         audit_logs=_existing("--audit-log", arguments.audit_log),
-        audits=tuple(arguments.audits),
+        audits=_audits(arguments.audits),
         faults=_faults(arguments.faults),
     )
     config = client_config(arguments, bootstrap_servers(arguments))
@@ -184,6 +185,16 @@ def _existing(option: str, paths: list[Path]) -> tuple[Path, ...]:
     return tuple(paths)
 
 
+def _audits(places: list[str]) -> tuple[str, ...]:
+    """Directories and files of audits; what is in a store is looked for by the page. UsageError."""
+    if places and find_spec("pyarrow") is None:
+        raise UsageError(
+            "--audits needs the extra `arrow` (pyarrow is missing): pip install 'fencepost[arrow]'"
+        )
+    _existing("--audits", [Path(place) for place in places if urlsplit(place).scheme == ""])
+    return tuple(places)
+
+
 def _faults(url: str | None) -> str | None:
     """The control port's HOST:PORT. Raises UsageError."""
     from fencepost.console.control_port import BadControlUrl, address_of_control
@@ -192,6 +203,16 @@ def _faults(url: str | None) -> str | None:
         return None if url is None else address_of_control(url)
     except BadControlUrl as error:
         raise UsageError(f"--faults {error}") from None
+
+
+def _tell_of_faults(address: str) -> None:
+    """Say on stderr where nothing answers as a control port; one may still be started."""
+    from fencepost.console.control_port import NoControl, control_state
+
+    try:
+        asyncio.run(control_state(address))
+    except NoControl as error:
+        print(f"fencepost console: --faults: {error}", file=sys.stderr, flush=True)
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:
@@ -218,6 +239,8 @@ def _serve(arguments: argparse.Namespace, session: Any) -> int:
         needs_token = header is None and (arguments.token or not address.is_loopback)
         access = Access(new_token() if needs_token else None, header)
         option = "--allow-host"
+        if session.options.faults is not None:
+            _tell_of_faults(session.options.faults)
         serve(session, address, _teller(arguments, session), access, arguments.allow_host)
     except BadAddress as error:
         raise UsageError(f"{option} {error}") from None

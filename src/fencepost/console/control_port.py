@@ -121,12 +121,16 @@ def _ask(
         connection.request(method, path, data, headers)
         answer = connection.getresponse()
         found = answer.read(ANSWER_BYTES_MAX + 1)
-    except (OSError, http.client.HTTPException) as error:
+    except http.client.HTTPException as error:
+        raise NoControl(f"{address} is no control port: no answer of HTTP ({error})") from None
+    except OSError as error:
         raise NoControl(f"the control port {address} does not answer: {error}") from None
     finally:
         connection.close()
     if len(found) > ANSWER_BYTES_MAX:
         raise NoControl(f"{address} answers with more than {ANSWER_BYTES_MAX} bytes")
+    if answer.status >= http.client.BAD_REQUEST and method == "GET":
+        raise NoControl(f"{address} is no control port: it answers with {answer.status}")
     if answer.status >= http.client.BAD_REQUEST:
         raise NoControl(f"the control port refused it: {_reason(found)}")
     return found

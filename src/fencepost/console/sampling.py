@@ -4,7 +4,8 @@ List pages are made of the newest sample and ask the cluster nothing. A look is 
 requests: Metadata of all topics, DescribeCluster with the brokers that are fenced, and ListGroups
 from each broker; the quorum where it can be had. Looks become rarer where they take long, so that
 the console takes no more than a small share of its own time and of the brokers'. Looks that fail
-are repeated with exponential back-off, up to BACKOFF_MAX_S.
+are repeated with exponential back-off, up to BACKOFF_MAX_S; one that can connect to
+no broker fails at once.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from fencepost.client.admin import describing_cluster
 from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
-from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step
+from fencepost.client.connection import Connection
+from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step, Where
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.metadata import TopicInfo
 from fencepost.client.quorum import QuorumLeader, describing_quorum
+from fencepost.console.coordinators import asks_coordinator, requiring_state_topic
 from fencepost.console.events import Event, events_between
 from fencepost.console.sample import Sample
 from fencepost.console.standing import Rate
@@ -50,7 +53,8 @@ Further = Callable[[ClusterView[Any], int], Conversation[None]]
 
 
 class Failing(NamedTuple):
-    """Looks fail: since when (ms since 1970), how many did, and why the last one did."""
+    """Looks fail: since when (ms since 1970), how many did, and why the last one did. `since_ms` is
+    the time of the last sample or, where there is none, of the first look's begin."""
 
     since_ms: int
     failures: int
@@ -63,17 +67,38 @@ class _Closed(ClientError):
 
 class _LookedAt(Cluster):
     """A cluster whose conversations end at their next step once `closed` is set; `sent` counts
-    their requests."""
+    their requests. One that is not `patient` does not try again when no broker can be connected to:
+    its owner does."""
 
-    def __init__(self, config: ClientConfig, closed: threading.Event, sent: Rate) -> None:
+    def __init__(
+        self, config: ClientConfig, closed: threading.Event, sent: Rate, *, patient: bool
+    ) -> None:
         super().__init__(config=config)
         self._closed = closed
         self._sent = sent
+        self._patient = patient
+        self._refused: set[tuple[str, int]] = set()
 
     def run(self, conversation: Conversation[R]) -> R:
         if self._closed.is_set():
             raise _Closed("the console ends")
+        self._refused.clear()
         return super().run(conversation)
+
+    def note_failure(self, error: ClientError) -> None:
+        super().note_failure(error)
+        known = {(node.host, node.port) for node in self.metadata.nodes.values()}
+        if not self._patient and self._refused.issuperset(known.union(self.bootstrap)):
+            raise error
+
+    def _connect(self, where: Where) -> Connection:
+        try:
+            found = super()._connect(where)
+        except ClientError:
+            self._refused.add((where.host, where.port))
+            raise
+        self._refused.clear()
+        return found
 
     def _take(self, step: Step[Any]) -> Any:
         if isinstance(step, Pause):
@@ -81,6 +106,8 @@ class _LookedAt(Cluster):
         if self._closed.is_set():
             raise _Closed("the console ends")
         if isinstance(step, Exchange):
+            if asks_coordinator(step):
+                self.run(requiring_state_topic(step))
             self._sent.add(1)
         elif isinstance(step, ExchangeAll):
             self._sent.add(len(step.exchanges))
@@ -202,21 +229,21 @@ class Sampler:
 
     def look(self) -> Sample:
         """One look at once, by the caller's thread. Raises ClientError."""
-        with _LookedAt(self._config, self._closed, self.requests) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests, patient=True) as cluster:
             return self._take(cluster, QuorumLeader(asks_controllers=False))
 
     def _run(self) -> None:
         leader = QuorumLeader(asks_controllers=False)
-        with _LookedAt(self._config, self._closed, self.requests) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests, patient=False) as cluster:
             while not self._closed.is_set():
-                begun = time.monotonic()
+                begun, begun_ms = time.monotonic(), time.time_ns() // 1_000_000
                 try:
                     self._take(cluster, leader)
                 except ClientError as error:
-                    self._note_failure(error)
+                    self._note_failure(error, begun_ms)
                 except Exception as error:  # noqa: BLE001 - pages say so; the next look may succeed
                     fault = f"{type(error).__name__}: {error}"
-                    self._note_failure(ClientError(f"a fault of the console: {fault}"))
+                    self._note_failure(ClientError(f"a fault of the console: {fault}"), begun_ms)
                 took_s = time.monotonic() - begun
                 self.looked_s.add(took_s)
                 pause_s = self._pause_s(took_s)
@@ -229,12 +256,13 @@ class Sampler:
             return min(BACKOFF_S * 2.0 ** min(self.failing.failures - 1, 10), BACKOFF_MAX_S)
         return max(self._interval_s, took_s / SHARE - took_s)
 
-    def _note_failure(self, error: ClientError) -> None:
+    def _note_failure(self, error: ClientError, begun_ms: int) -> None:
         if isinstance(error, _Closed):
             return
         former = self.failing
         if former is None:
-            self.failing = Failing(time.time_ns() // 1_000_000, 1, error)
+            since_ms = begun_ms if self.newest is None else self.newest.taken_at_ms
+            self.failing = Failing(since_ms, 1, error)
         else:
             self.failing = Failing(former.since_ms, former.failures + 1, error)
 

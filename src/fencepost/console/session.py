@@ -15,6 +15,7 @@ from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
+from fencepost.console.coordinators import asks_coordinator, requiring_state_topic
 from fencepost.console.kept_samples import KeptSamples
 from fencepost.console.lag_history import LagHistory
 from fencepost.console.records.topic_decoders import SchemaValues
@@ -36,17 +37,21 @@ FIRST_LOOK_S: Final = 3.0
 POLL_S: Final = 0.02
 
 _counted: ContextVar[Counter[str] | None] = ContextVar("counted", default=None)
+_changing: ContextVar[bool] = ContextVar("changing", default=False)
 
 
 class CountingCluster(AsyncCluster):
     """A cluster whose requests are counted by name for the page that they are sent for, and all
-    of them together in `sent`."""
+    of them together in `sent`. Outside of `Changing` nothing is asked that has brokers create the
+    internal topics of coordinators."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config=config)
         self.sent = Rate()
 
     async def _exchange(self, asked: Exchange[Any]) -> Any:
+        if asks_coordinator(asked) and not _changing.get():
+            await self.run(requiring_state_topic(asked))
         self.sent.add(1)
         counted = _counted.get()
         if counted is not None:
@@ -137,6 +142,12 @@ class Session:
             await asyncio.sleep(POLL_S)
         return sampler.newest
 
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Since when looks at the cluster have failed, None while it answers."""
+        failing = self.sampler.failing
+        return None if failing is None else failing.since_ms
+
     def standing(self) -> Standing:
         """How the console and its cluster are now."""
         newest, failing = self.sampler.newest, self.sampler.failing
@@ -144,7 +155,7 @@ class Session:
             now_ms(),
             None if newest is None else newest.cluster_id,
             None if newest is None else newest.taken_at_ms,
-            None if failing is None else failing.since_ms,
+            self.unanswered_since_ms,
             0 if failing is None else failing.failures,
             None if failing is None else str(failing.error),
             max(self.sampler.next_look_at - time.monotonic(), 0.0),
@@ -196,6 +207,16 @@ class Counting:
 
     def __exit__(self, *exc: object) -> None:
         _counted.reset(self._token)
+
+
+class Changing:
+    """Inside `with` the cluster is changed, on a reader's confirmed order."""
+
+    def __enter__(self) -> None:
+        self._token = _changing.set(True)
+
+    def __exit__(self, *exc: object) -> None:
+        _changing.reset(self._token)
 
 
 def now_ms() -> int:

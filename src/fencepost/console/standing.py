@@ -45,8 +45,9 @@ class Rate:
 class Standing(View, frozen=True):
     """How it stands at `at_ms` (since 1970).
 
-    `sampled_at_ms` is when the newest sample was taken, None before the first; `failing_since_ms`
-    is when looks began to fail, after the last that did not, and `failures` how many did since.
+    `sampled_at_ms` is when the newest sample was taken, None before the first. While looks fail,
+    `failing_since_ms` is when the last one that did not was answered (before the first sample: when
+    the first look began), and `failures` how many did since.
     `next_look_in_s` is when the cluster is asked again. Requests are those of the last minute:
     pages' and looks'. `looks_share` is the share of time that looks took, `pages_at_once` how many
     pages may ask the cluster at the same time; `allows_writes` whether it can be changed here.
@@ -76,8 +77,7 @@ class Standing(View, frozen=True):
         shown = (
             "there is no sample of it yet"
             if self.sampled_at_ms is None
-            else f"what is shown of it was so at {iso_time(self.sampled_at_ms)},"
-            f" {age_text(self.at_ms - self.sampled_at_ms)} ago"
+            else f"what is shown of it was so then, {age_text(self.at_ms - self.sampled_at_ms)} ago"
         )
         return [
             Sentence(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from fencepost.client import asking
 from fencepost.client.admin import ClusterDescription, describing_cluster, listing_topics
@@ -19,10 +19,14 @@ from fencepost.views.features import FeatureView
 from fencepost.views.log_dirs import LogDirView
 from fencepost.views.view import View
 
+NOT_KNOWN: Final = "not known"
+"""The state of a broker of a cluster that does not answer."""
+
 
 class BrokerView(View, frozen=True):
-    """A registered broker: where it is, whether it is fenced, and how many replicas are on it, of
-    how many partitions it leads, and how many of its replicas are out of sync."""
+    """A registered broker: where it is, whether it is fenced (None: not known), and how many
+    replicas are on it, of how many partitions it leads, and how many of its replicas are out of
+    sync."""
 
     columns: ClassVar = {
         "broker": "broker",
@@ -39,7 +43,7 @@ class BrokerView(View, frozen=True):
     host: str
     port: int
     rack: str | None
-    fenced: bool
+    fenced: bool | None
     quorum_role: str | None
     replicas: int
     leads: int
@@ -55,6 +59,8 @@ class BrokerView(View, frozen=True):
 
     @property
     def state(self) -> str:
+        if self.fenced is None:
+            return NOT_KNOWN
         return "fenced" if self.fenced else "unfenced"
 
 

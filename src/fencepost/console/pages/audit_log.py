@@ -84,7 +84,7 @@ async def audit_log(session: Session, asked: Asked) -> Page:
         if _is_shown(one.line, shown) and all(_fits(one.line, *pair) for pair in wanted.items())
     ]
     rows = chosen[: _cut(chosen, most)]
-    sections = [Section("", list(_findings(look, len(logs), len(chosen))), (), look.logs)]
+    sections = [Section("", list(_findings(session, look, len(logs), len(chosen))), (), look.logs)]
     if shown == "refused":
         sections.append(_refused(chosen))
     sections.append(_events(rows, len(chosen)))
@@ -200,7 +200,11 @@ def _refused(chosen: Iterable[Event]) -> Section:
     return Section("Refused", [], [table], rows)
 
 
-def _findings(look: Look, logs: int, found: int) -> Iterator[Sentence]:
+def _findings(session: Session, look: Look, logs: int, found: int) -> Iterator[Sentence]:
+    if not logs and session.options.audit_logs:
+        places = ", ".join(map(str, session.options.audit_logs))
+        yield Sentence(f"No audit log is there yet: {places} has no *.log.", "warning")
+        return
     if not logs:
         yield Sentence("No audit log is given; name files or directories with --audit-log.")
         return

@@ -63,7 +63,7 @@ async def brokers(session: Session, asked: Asked) -> Page:
     sample = await session.sample()
     summary = session.summary(sample)
     part, fields = part_of(
-        [broker_view(sample, summary, node) for node in sample.brokers.values()],
+        [broker_view(session, sample, node) for node in sample.brokers.values()],
         asked,
         ("brokers",),
         lambda one: f"{one.broker:010} {one.host} {one.rack or ''}",
@@ -91,15 +91,16 @@ async def brokers(session: Session, asked: Asked) -> Page:
     )
 
 
-def broker_view(sample: Sample, summary: Summary, node: Node) -> BrokerView:
-    """A broker of a sample with what it has."""
-    id_ = node.node_id
+def broker_view(session: Session, sample: Sample, node: Node) -> BrokerView:
+    """A broker of a sample with what it has; its state, if the cluster still answers."""
+    id_, summary = node.node_id, session.summary(sample)
+    is_known = session.unanswered_since_ms is None
     return BrokerView(
         id_,
         node.host,
         node.port,
         node.rack,
-        id_ in sample.fenced,
+        id_ in sample.fenced if is_known else None,
         quorum_role(id_, sample.quorum),
         summary.replicas[id_],
         summary.leads[id_],
@@ -108,7 +109,7 @@ def broker_view(sample: Sample, summary: Summary, node: Node) -> BrokerView:
 
 
 def _level(one: BrokerView) -> Level | None:
-    return "bad" if one.fenced else "warning" if one.out_of_sync else None
+    return "bad" if one.fenced else "warning" if one.out_of_sync or one.fenced is None else None
 
 
 def _balance(sample: Sample, summary: Summary) -> list[Sentence]:
@@ -136,7 +137,7 @@ async def broker(session: Session, asked: Asked) -> Page:
     if node is None:
         there = ", ".join(map(str, sorted(sample.brokers)))
         raise NotThere(f"no broker {id_} in this cluster; there are {there}")
-    view = broker_view(sample, session.summary(sample), node)
+    view = broker_view(session, sample, node)
     sections = [_about(sample, view)]
     cluster = session.cluster
     asking: dict[str, Conversation[Any]] = {"quotas": describing_client_quotas(cluster)}
@@ -154,10 +155,14 @@ async def broker(session: Session, asked: Asked) -> Page:
 
 
 def _about(sample: Sample, view: BrokerView) -> Section:
-    state = "fenced: it is stopped, or cannot be reached" if view.fenced else "in the cluster"
+    states: dict[bool | None, Sentence] = {
+        True: Sentence("It is fenced: it is stopped, or cannot be reached.", "bad"),
+        False: Sentence("It is in the cluster.", "good"),
+        None: Sentence("Whether it is in the cluster is not known now.", "warning"),
+    }
     rack = "no rack" if view.rack is None else f"rack {view.rack}"
     sentences = [
-        Sentence(f"It is {state}.", "bad" if view.fenced else "good"),
+        states[view.fenced],
         Sentence(f"Clients reach it at {view.address}; {rack}."),
         Sentence(
             f"It leads {count(view.leads, 'partition')} and has"

@@ -22,7 +22,7 @@ TITLE = "Faults of a test cluster"
 
 
 class NodeRow(View, frozen=True):
-    """A node's process."""
+    """A node's process; `change` is what the page offers to do with it, None where it may not."""
 
     columns: ClassVar = {
         "node": "node",
@@ -30,6 +30,7 @@ class NodeRow(View, frozen=True):
         "state": "state",
         "pid": "pid",
         "log": "log",
+        "change": "change",
     }
 
     node: int
@@ -37,6 +38,7 @@ class NodeRow(View, frozen=True):
     state: str
     pid: int | None
     log: str
+    change: str | None
 
 
 class FaultRow(View, frozen=True):
@@ -125,13 +127,20 @@ def _nodes(nodes: Sequence[Node], writes: bool) -> Section | None:
     """The nodes; a proxy has none."""
     if not nodes:
         return None
-    rows = [NodeRow(one.id, one.role, state_of(one), one.pid, one.log) for one in nodes]
+    actions = ["kill" if one.running else "start" for one in nodes]
+    rows = [
+        NodeRow(
+            *(one.id, one.role, state_of(one), one.pid, one.log),
+            f"{action} node {one.id}" if writes else None,
+        )
+        for one, action in zip(nodes, actions, strict=True)
+    ]
     levels: list[Level | None] = [None if row.state == "running" else "bad" for row in rows]
     links = [
-        path_to("writes", "node", node=one.id, action="kill" if one.running else "start")
-        for one in nodes
+        path_to("writes", "node", node=one.id, action=action)
+        for one, action in zip(nodes, actions, strict=True)
     ]
-    table = Table("nodes", NodeRow, rows, {"state": links} if writes else {}, levels)
+    table = Table("nodes", NodeRow, rows, {"change": links} if writes else {}, levels)
     return Section("Nodes", [], [table], rows)
 
 

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from fencepost.console.asked import path_to
 from fencepost.console.page import Sentence
 from fencepost.console.sample import Sample
 from fencepost.console.summary import OFFLINE, UNDER_REPLICATED, Summary
+from fencepost.views.times import iso_time
 from fencepost.views.view import count
 
 
-def health_of(sample: Sample, summary: Summary) -> list[Sentence]:
-    """The cluster's health, the worst first; the first sentence says all of it in short."""
+def health_of(
+    sample: Sample, summary: Summary, unanswered_since_ms: int | None = None
+) -> list[Sentence]:
+    """The cluster's health, the worst first; the first sentence says all of it in short. Of a
+    cluster that does not answer it is not known: what is said is of the sample's time."""
     found = [*_fenced(sample), *_partitions(summary), *_unanswered(sample)]
     order = ("bad", "warning", "note", "good")
     found.sort(key=lambda sentence: order.index(sentence.level))
+    if unanswered_since_ms is not None:
+        then = [structs.replace(one, text=f"Then: {one.text}", level="note") for one in found]
+        return [_unknown(sample, summary, unanswered_since_ms), *then]
     return [_in_short(sample, summary, found), *found]
 
 
-def _in_short(sample: Sample, summary: Summary, found: list[Sentence]) -> Sentence:
+def _unknown(sample: Sample, summary: Summary, since_ms: int) -> Sentence:
+    text = f"Not known since {iso_time(since_ms)}: the cluster does not answer."
+    return Sentence(f"{text} Then it had {_counts(sample, summary)}.", "bad")
+
+
+def _counts(sample: Sample, summary: Summary) -> str:
     alive = len(sample.brokers) - len(sample.fenced & sample.brokers.keys())
-    has = (
+    return (
         f"{count(alive, 'broker')}, {count(len(sample.topics), 'topic')},"
         f" {count(summary.partitions, 'partition')}"
     )
+
+
+def _in_short(sample: Sample, summary: Summary, found: list[Sentence]) -> Sentence:
+    has = _counts(sample, summary)
     if not found:
         return Sentence(f"All is well: {has}, every replica in sync.", "good")
     worst = found[0].level

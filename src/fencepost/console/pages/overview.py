@@ -13,11 +13,13 @@ from fencepost.console.pages.changes import SINCE
 from fencepost.console.pages.health import health_of
 from fencepost.console.sample import Sample
 from fencepost.console.session import Session
+from fencepost.views.brokers import NOT_KNOWN
 from fencepost.views.times import iso_time
 from fencepost.views.view import View
 
 EVENTS_SHOWN: Final = 50
 CHANGES_SHOWN: Final = 50
+STATE_LEVELS: Final[dict[str, Level]] = {"fenced": "bad", NOT_KNOWN: "warning"}
 
 
 class BrokerRow(View, frozen=True):
@@ -46,13 +48,14 @@ async def overview(session: Session, asked: Asked) -> Page:
     seen = session.sampler.events[::-1][:EVENTS_SHOWN]
     events = [Sentence(f"{event.seen}: {event.text}", event.level) for event in seen]
     summary = session.summary(sample)
-    health = health_of(sample, summary)
+    since_ms = session.unanswered_since_ms
+    health = health_of(sample, summary, since_ms)
     rows = [
-        _row(node, sample, summary.leads[broker], summary.replicas[broker])
+        _row(node, _state(node, sample, since_ms), summary.leads[broker], summary.replicas[broker])
         for broker, node in sorted(sample.brokers.items())
     ]
     since = asked.choice("since", ("", *SINCE))
-    levels: list[Level | None] = ["bad" if row.state == "fenced" else None for row in rows]
+    levels = [STATE_LEVELS.get(row.state) for row in rows]
     return Page(
         f"Cluster {sample.cluster_id}",
         [
@@ -90,6 +93,11 @@ def _brokers(rows: list[BrokerRow], levels: list[Level | None]) -> Table:
     return Table("brokers", BrokerRow, rows, links, levels)
 
 
-def _row(node: Node, sample: Sample, leads: int, replicas: int) -> BrokerRow:
-    state = "fenced" if node.node_id in sample.fenced else "runs"
+def _state(node: Node, sample: Sample, unanswered_since_ms: int | None) -> str:
+    if unanswered_since_ms is not None:
+        return NOT_KNOWN
+    return "fenced" if node.node_id in sample.fenced else "runs"
+
+
+def _row(node: Node, state: str, leads: int, replicas: int) -> BrokerRow:
     return BrokerRow(node.node_id, node.address, node.rack, state, leads, replicas)

@@ -23,14 +23,27 @@ from fencepost.client.errors import ClientError
 from fencepost.console import html
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Confirm, Page, Section, Sentence, Text
-from fencepost.console.session import Counting, Session, now_ms
+from fencepost.console.session import Changing, Counting, Session, now_ms
 from fencepost.console.web.access import equal_secrets
 from fencepost.console.writes.plan import CannotBe, Plan
 from fencepost.console.writes.table import WriteKind, writes_of
 from fencepost.views.times import iso_time
+from fencepost.wire.errors import ErrorCode
 
 FORM: Final = "application/x-www-form-urlencoded"
 VALUES_MAX: Final = 50
+NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+BAD_VALUES: Final = (
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.INVALID_PARTITIONS,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_CONFIG,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.POLICY_VIOLATION,
+)
+"""Errors by which brokers refuse what is asked for, whatever the cluster does."""
 
 
 class _Refused(Exception):
@@ -86,7 +99,7 @@ async def _shown(
     except CannotBe as error:
         return _page(kind, asked, [_failed(said, error)]), 409
     except ClientError as error:
-        return _page(kind, asked, [_failed(said, error)]), 502
+        return _page(kind, asked, [_failed(said, error)]), _status_of(error)
     return _plan_page(kind, asked, plan, said), 409 if first is not None else 200
 
 
@@ -135,12 +148,20 @@ async def _made(
         _audit(request, kind, plan, "refused: not confirmed")
         return await _shown(session, kind, values, Sentence(problem, "bad"))
     try:
-        became = await plan.carry_out(session)
+        with Changing():
+            became = await plan.carry_out(session)
     except ClientError as error:
         _audit(request, kind, plan, f"failed: {error}")
-        return _page(kind, asked, [_failed([], error)]), 502
+        return _page(kind, asked, [_failed([], error)]), _status_of(error)
     _audit(request, kind, plan, "done")
     return _page(kind, asked, [Section("", [Sentence(became, "good")])]), 200
+
+
+def _status_of(error: ClientError) -> int:
+    """What HTTP says of an error: 502 unless it is what was asked for that is wrong."""
+    if error.code in NOT_THERE:
+        return 404
+    return 400 if error.code in BAD_VALUES else 502
 
 
 def _failed(said: list[Sentence], error: Exception) -> Section:

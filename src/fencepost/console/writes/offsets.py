@@ -20,10 +20,12 @@ from fencepost.wire.errors import ErrorCode
 async def reset_offsets(session: Session, asked: Asked) -> Plan:
     """A group's offsets in a topic, or in one partition of it, to a place in each log."""
     group = required(asked, "group")
-    await _require_empty(session, group)
+    is_known = await _require_empty(session, group)
     partitions = await _partitions(session, asked)
     target = _target(asked)
-    committed = await session.run(reading_offsets(session.cluster, group, partitions))
+    committed: dict[TopicPartition, CommittedOffset] = {}
+    if is_known:
+        committed = await session.run(reading_offsets(session.cluster, group, partitions))
     current = {where: now.offset for where, now in committed.items()}
     targets = await session.run(resolving_target(session.cluster, partitions, target, current))
     diff = []
@@ -44,13 +46,14 @@ async def reset_offsets(session: Session, asked: Asked) -> Plan:
     return Plan(group, diff, carry_out, audited=audited)
 
 
-async def _require_empty(session: Session, group: str) -> None:
+async def _require_empty(session: Session, group: str) -> bool:
+    """Whether there is such a group, which has no members then. CannotBe for another one."""
     try:
         found = await session.run(describing_group(session.cluster, group))
     except BrokerError as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return  # a group comes to be with its first offset
+        return False  # a group comes to be with its first offset
     if found.kind == SHARE:
         raise CannotBe(f"group {group} is a share group, which has no offsets of this kind")
     if found.members:
@@ -58,6 +61,7 @@ async def _require_empty(session: Session, group: str) -> None:
             f"group {group} has {count(len(found.members), 'member')}: offsets are set of groups"
             " without members only; stop them first"
         )
+    return True
 
 
 async def _partitions(session: Session, asked: Asked) -> list[TopicPartition]:

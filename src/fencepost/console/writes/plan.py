@@ -18,7 +18,8 @@ class Plan:
 
     `target` is the name that has to be typed to make it. `diff` has a line for each thing that the
     request changes: "- " before what is there, "+ " before what will be. `audited` is what the
-    audit line says of it, without what records hold. `carry_out` makes the change and returns what
+    audit line says of it, without what records hold; `carry_out` may add what only it finds out. It
+    makes the change and returns what
     became of it, in a sentence; it raises ClientError.
     """
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Final
 
+from fencepost.batch.partitioner import partition_for_key
 from fencepost.client.admin import (
     TOPIC_RESOURCE,
     ConfigChange,
@@ -140,24 +142,31 @@ async def produce(session: Session, asked: Asked) -> Plan:
     if is_null and value:
         raise BadQuery("null", "yes", "a record whose value is null has no value")
     data = None if is_null else value.encode()
+    chosen = number if number >= 0 else None
+    if chosen is None and key:
+        chosen = partition_for_key(key.encode(), len(info.partitions))
+    audited = {"partition": chosen, "value_bytes": None if data is None else len(data)}
 
     async def carry_out(session: Session) -> str:
+        partition = random.choice(info.partition_ids) if chosen is None else chosen
+        audited["partition"] = partition
         async with AsyncProducer(session.cluster) as producer:
             offset = await producer.send_and_wait(
                 info.name,
                 data,
                 key=key.encode() if key else None,
-                partition=None if number < 0 else number,
+                partition=partition,
             )
-        return f"The record is in topic {info.name} at offset {offset}."
+        return f"The record is in partition {partition} of topic {info.name} at offset {offset}."
 
-    where = f"partition {number}" if number >= 0 else "the partition of its key"
+    where = "any partition" if chosen is None else f"partition {chosen}"
+    if number < 0 and key:
+        where += ", that of its key"
     diff = [
         f"+ a record of topic {info.name}, in {where}",
         f"+ key {key!r}" if key else "+ no key",
         "+ value null" if data is None else f"+ value {value!r} ({count(len(data), 'byte')})",
     ]
-    audited = {"partition": number, "value_bytes": None if data is None else len(data)}
     return Plan(info.name, diff, carry_out, audited=audited)
 
 
