@@ -19,7 +19,8 @@ KINDS: Final = {
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
 LOGGERS: Final = "the loggers of Kafka's classes"
 DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
-LATE: Final = "undecided: its time was over at loads of 12 and 40; not yet run on a quiet machine"
+JKS: Final = "key stores in Java's format (JKS)"
+THREADS: Final = "the threads of Kafka's process, by their names"
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
 RANGES: Final = (
@@ -78,10 +79,29 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         f"it compares the members {HASH_ORDER}",
     ),
     "DescribeFeaturesTest#testUnstableApiVersions": (FAILED, LEVELS),
-    "DynamicBrokerReconfigurationTest#testDefaultTopicConfig": (FAILED, LATE),
+    "DynamicBrokerReconfigurationTest#testConfigDescribeUsingAdminClient": (NOT_OFFERED, JKS),
+    "DynamicBrokerReconfigurationTest#testKeyStoreAlter": (NOT_OFFERED, JKS),
+    "DynamicBrokerReconfigurationTest#testLogCleanerConfig": (INTERNALS, THREADS),
     "DynamicBrokerReconfigurationTest#testMetricsReporterUpdate": (
         INTERNALS,
         "Java classes in the broker (metric.reporters)",
+    ),
+    "DynamicBrokerReconfigurationTest#testReconfigureRemovedListener": (
+        INTERNALS,
+        "the acceptors of Kafka's listeners, counted",
+    ),
+    "DynamicBrokerReconfigurationTest"
+    "#testServersCanStartWithInvalidStaticConfigsAndValidDynamicConfigs": (NOT_OFFERED, JKS),
+    "DynamicBrokerReconfigurationTest#testThreadPoolResize": (INTERNALS, THREADS),
+    "DynamicBrokerReconfigurationTest#testTrustStoreAlter": (NOT_OFFERED, JKS),
+    "DynamicBrokerReconfigurationTest#testUncleanLeaderElectionEnable": (
+        FAILED,
+        "undecided: it waits until all brokers have the controllers' metadata, one of which it "
+        "has stopped",
+    ),
+    "DynamicBrokerReconfigurationTest#testUpdatesUsingConfigProvider": (
+        NOT_OFFERED,
+        "config providers",
     ),
     "EndToEndClusterIdTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
     "FeatureCommandTest#testDescribeWithKRaft": (FAILED, LEVELS),
