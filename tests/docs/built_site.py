@@ -14,9 +14,26 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_TIMEOUT_S = 600
+MADE = ROOT / "build" / "docs"
+SOURCES = (ROOT / "docs", ROOT / "tools", ROOT / "src")
+UNRELATED = (".pyc", ".so")  # made by whatever runs
 MISSING = [
     name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None
 ]
+
+
+def site_in(out: Path) -> Path:
+    """The site that `make docs` has built, if it is newer than all that it is made of; else one
+    that is built into `out`."""
+    front = MADE / "index.html"
+    if front.is_file():
+        built_ns = front.stat().st_mtime_ns
+        made_of = [path for folder in SOURCES for path in folder.rglob("*") if path.is_file()]
+        if all(
+            path.stat().st_mtime_ns < built_ns for path in made_of if path.suffix not in UNRELATED
+        ):
+            return MADE
+    return build(out)
 
 
 def build(out: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .built_site import BUILD_TIMEOUT_S, broken, build, links
+from .built_site import BUILD_TIMEOUT_S, broken, links, site_in
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(BUILD_TIMEOUT_S + 60)]
 STARTS = ("testing", "spark", "codec", "operator")
@@ -16,7 +16,7 @@ STARTS = ("testing", "spark", "codec", "operator")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole site."""
-    return build(tmp_path_factory.mktemp("site").resolve() / "docs")
+    return site_in(tmp_path_factory.mktemp("site").resolve() / "docs")
 
 
 def test_links_lead_somewhere_anchors_included(site: Path):
