@@ -82,6 +82,9 @@ def batch_of(layout: Layout) -> int:
     return -1
 
 
+@pytest.mark.skipif(
+    not os.environ.get("FENCEPOST_KILL_ROUNDS"), reason="FENCEPOST_KILL_ROUNDS is not set"
+)
 def test_drivers_that_are_killed_archive_and_replay_once(
     cluster: Cluster, served: str, topic: str, tmp_path: Path
 ):
