@@ -36,7 +36,7 @@ class Target:
 
     storage: Storage
     place: str
-    """A directory of it that is nobody else's."""
+    """A directory of it that this query alone writes to."""
 
 
 class ArchivingReader(StreamReader):
