@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import peers  # noqa: E402 - the benchmarks are no package of the installation
-from benchmarks.broker import loads, report, warming  # noqa: E402
+from benchmarks.broker import loads, report, warming, work  # noqa: E402
 from benchmarks.broker.pipes import Figures  # noqa: E402
 
 
@@ -53,6 +55,39 @@ def test_windows_of_a_busy_machine_are_told_of() -> None:
     assert report.machine({"row": {"ours": [quiet]}}) == "load of the machine: 0.5 to 0.5"
     assert "in 1 of 2 windows: not a quiet" in report.machine({"row": {"ours": [quiet, busy]}})
     assert report.machine({}) == "nothing was measured"
+
+
+def test_rows_of_work_are_those_of_loads_and_paths_that_there_are() -> None:
+    assert {one.load for one in work.ROWS} <= {one.name for one in loads.LOADS}
+    for path in (one.path for one in work.ROWS if one.path):
+        assert (ROOT / "benchmarks/broker" / path[0]).is_file()
+
+
+def test_a_column_of_work_without_its_tool_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work.shutil, "which", lambda tool: None if tool == "valgrind" else tool)
+    assert work.missing([]) == {"instructions": "valgrind is not installed"}
+    assert work.missing(["calls"]).keys() == {"instructions", "calls"}
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_system_calls_of_all_threads_are_counted(tmp_path: Path) -> None:
+    asking = "import os, sys, threading\n"
+    asking += "def ask():\n    while True: os.getppid(); os.getpgrp()\n"
+    asking += "threading.Thread(target=ask, daemon=True).start()\nprint(flush=True)\nask()"
+    with subprocess.Popen([sys.executable, "-c", asking], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            with work._traced(process.pid, tmp_path / "calls") as calls:
+                deadline = time.monotonic() + 30
+                threads = Path(f"/proc/{process.pid}/task")
+                while len([*threads.iterdir()]) < 2:
+                    assert time.monotonic() < deadline, "the thread has not begun"
+            assert calls["getppid"] > 0
+            assert calls["getpgrp"] > 0
+            assert "total" not in calls
+        finally:
+            process.kill()
 
 
 class Warmed:

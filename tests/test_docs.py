@@ -132,6 +132,25 @@ def test_the_picture_of_costs_is_that_of_their_table():
         )
 
 
+def test_a_cost_of_several_runs_is_drawn_with_its_range():
+    picture = tool("performance_picture")
+    head = "<!-- costs -->\n| a |\n|---|\n"
+    rows = "| work, s | 1 / 4 / 2 | 3 / 4 / 4 | `kafka` |\n| other, s | 1 | 2 | `kafka` |\n"
+    costs = picture.costs_in(f"{head}{rows}<!-- end -->")
+    assert costs[0].ratios == [1, 2, 3]
+    assert costs[0].times_less == costs[1].times_less == 2
+    drawn = picture.draw(costs)
+    assert "1 to 4 s, 3 to 4 s with kafka<" in drawn
+    bars = re.findall(r'<rect x="([0-9.]+)" y="[0-9]+" width="([0-9.]+)"', drawn)
+    assert bars[0] == bars[1]
+    ranges = re.findall(r'd="M([0-9.]+) [0-9]+H([0-9.]+)M', drawn)
+    assert len(ranges) == 1, "a single run has no range"
+    assert float(ranges[0][0]) == pytest.approx(float(bars[0][0]), abs=0.1)
+    assert float(ranges[0][1]) > float(bars[0][0]) + float(bars[0][1])
+    with pytest.raises(ValueError, match="work, s: 1 runs, 2 of the other"):
+        picture.costs_in(f"{head}| work, s | 1 | 2 / 3 | kafka |\n<!-- end -->")
+
+
 def test_the_axes_of_the_picture_of_scale_have_names():
     """It is drawn by a simulation of minutes, so only what is always in it is compared."""
     from benchmarks.scale.picture import AXES

@@ -3,14 +3,16 @@
     python tools/performance_picture.py
 
 One bar for each row, as long as the logarithm of how many times less the work costs with Fencepost
-than with the other; where it costs more, the bar is on the left of the line. The tests see to it
-that the picture is that of the table.
+than with the other; where it costs more, the bar is on the left of the line. A row of several runs
+(their figures in one order, with "/" between them) has a bar for the median of their ratios, and a
+line from the least to the most. The tests see to it that the picture is that of the table.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import statistics
 from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,35 +35,49 @@ TICKS: Final = (1 / 10, 1 / 3, 1, 3, 10, 30, 100)
 
 
 class Cost(NamedTuple):
-    """What a piece of work costs with Fencepost and with another."""
+    """What a piece of work costs with Fencepost and with another, in each of the runs."""
 
     work: str
-    ours: float
-    others: float
+    ours: tuple[float, ...]
+    others: tuple[float, ...]
     other: str
 
     @property
+    def ratios(self) -> list[float]:
+        """How many times less it costs, of each run, in order; below 1 where it costs more."""
+        return sorted(others / ours for ours, others in zip(self.ours, self.others, strict=True))
+
+    @property
     def times_less(self) -> float:
-        """Below 1 where it costs more."""
-        return self.others / self.ours
+        """Of the run in the middle."""
+        return statistics.median(self.ratios)
 
 
 def costs_in(page: str) -> list[Cost]:
-    """The rows of the table. ValueError if there is none, or a cell is no number."""
+    """The rows of the table. ValueError if there is none, a cell is no number, or not both brokers
+    have the same number of runs."""
     found = COSTS.search(page)
     if found is None:
         raise ValueError("the page has no table between <!-- costs --> and <!-- end -->")
     rows = [line.strip().strip("|").split("|") for line in found[1].splitlines()[2:]]
     cells = [[cell.strip() for cell in row] for row in rows]
-    return [
-        Cost(work, float(ours), float(others), other.replace("`", ""))
+    costs = [
+        Cost(work, _runs(ours), _runs(others), other.replace("`", ""))
         for work, ours, others, other in cells
     ]
+    for cost in costs:
+        if len(cost.ours) != len(cost.others):
+            raise ValueError(f"{cost.work}: {len(cost.ours)} runs, {len(cost.others)} of the other")
+    return costs
+
+
+def _runs(cell: str) -> tuple[float, ...]:
+    return tuple(float(one) for one in cell.split("/"))
 
 
 def draw(costs: list[Cost]) -> str:
     """The picture as SVG."""
-    lengths = [math.log(cost.times_less) for cost in costs]
+    lengths = [math.log(ratio) for cost in costs for ratio in cost.ratios]
     least, most = min(0.0, *lengths), max(0.0, *lengths)
     scale = (WIDTH - NAMES - LABELS) / (most - least)
     line_x = NAMES + 10 - least * scale
@@ -95,19 +111,29 @@ def _tick(times: float, x: float, height: int) -> list[str]:
 def _bar(cost: Cost, top: int, line_x: float, scale: float) -> list[str]:
     work, _, unit = cost.work.rpartition(", ")
     length = math.log(cost.times_less) * scale
+    least, most = (line_x + math.log(cost.ratios[place]) * scale for place in (0, -1))
     # The unit stands behind both numbers: "Apache Kafka 4.1" would be read as a version.
-    label = f"{cost.ours:g} {unit}, {cost.others:g} {unit} with {cost.other}"
+    label = f"{_range(cost.ours)} {unit}, {_range(cost.others)} {unit} with {cost.other}"
+    spread = (
+        f'<path d="M{least:.1f} {top + 10}H{most:.1f}M{least:.1f} {top + 6}v8M{most:.1f} {top + 6}'
+        f'v8" stroke="#24292f" fill="none"/>'
+    )
     return [
         f'<text x="{NAMES}" y="{top + 13}" text-anchor="end">{escape(work)}</text>',
         f'<rect x="{min(line_x, line_x + length):.1f}" y="{top + 2}" width="{abs(length):.1f}"'
         f' height="{ROW - 8}" fill="{LESS if length >= 0 else MORE}"/>',
-        f'<text x="{max(line_x, line_x + length) + 6:.1f}" y="{top + 13}" fill="#24292f">'
+        *([spread] if len(cost.ours) > 1 else []),
+        f'<text x="{max(line_x, line_x + length, most) + 6:.1f}" y="{top + 13}" fill="#24292f">'
         f"{escape(label)}</text>",
     ]
 
 
+def _range(runs: tuple[float, ...]) -> str:
+    return f"{runs[0]:g}" if len(runs) == 1 else f"{min(runs):g} to {max(runs):g}"
+
+
 def main() -> None:
-    """Draw it anew."""
+    """Draw it again."""
     PICTURE.write_text(draw(costs_in(PAGE.read_text())))
 
 

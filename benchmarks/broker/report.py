@@ -61,8 +61,8 @@ def picture(found: Rounds, ours: str, reference: str) -> str:
     costs = [
         Cost(
             f"{load}, us of CPU",
-            round(median(by_broker[ours], "cpu_us"), 2),
-            round(median(by_broker[reference], "cpu_us"), 2),
+            (round(median(by_broker[ours], "cpu_us"), 2),),
+            (round(median(by_broker[reference], "cpu_us"), 2),),
             reference,
         )
         for load, by_broker in found.items()
