@@ -59,7 +59,7 @@ ROWS: Final = (
     Row("1 record, 1,000/s"),
     Row("Fetch 4 KB x 16", ("fetch_path.py",)),
     Row("Fetch 4 KB x 16, sessions", ("fetch_path.py", "--sessions")),
-    Row("Fetch 1 MB x 4", ("fetch_path.py", "--connections", "4", "--batch-bytes", "1000000")),
+    Row("Fetch 1 MB x 4"),
     Row("long poll, woken x 50"),
     Row("long poll, expired x 50"),
 )
@@ -212,8 +212,8 @@ def main() -> int:
     rows = []
     with peers.fencepost() as peer:
         for one in chosen:
-            print(f"{one.load} ...", file=sys.stderr, flush=True)
             rows.append(row(one, peer, without))
+            print(*rows[-1], sep="; ", file=sys.stderr, flush=True)
     headings = ["load", "thousand instructions", "system calls", "the commonest", "wake-ups"]
     print(peers.table(headings, rows))
     return 0
