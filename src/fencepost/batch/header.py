@@ -23,10 +23,10 @@ gives offsets to a batch by writing 16 bytes.
 
 Logs older than Kafka 0.11 hold messages (formats v0 and v1), which have offset, length and magic in
 the same places; `legacy` has their layout and reads what is in them. Here they get a `BatchHeader`
-too, so that whoever walks over batches need not care: what a message does not have holds what v2
-says for none. A compressed message is a batch, but its records are not counted (`UNKNOWN_COUNT`),
-and its one offset is that of its *last* record, so `base_offset` is too high for the first; nothing
-but `legacy.read_messages` can say how much.
+too, so that a walk over batches treats all formats alike: a field that a message does not have
+holds v2's value for none. A compressed message is a batch, but its records are not counted
+(`UNKNOWN_COUNT`), and its one offset is that of its *last* record, so `base_offset` is too high for
+the first; nothing but `legacy.read_messages` can say how much.
 """
 
 from __future__ import annotations

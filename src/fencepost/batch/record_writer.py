@@ -1,7 +1,7 @@
 """Records written one behind the other, as they stand in a batch's payload.
 
 `new_record_writer` gives the compiled class or its twin here, which write the same bytes and raise
-the same errors. Whoever wants a batch around the records uses `records.BatchBuilder`.
+the same errors. `records.BatchBuilder` puts a batch around records.
 """
 
 from __future__ import annotations
