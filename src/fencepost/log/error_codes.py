@@ -40,7 +40,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
 
 
 def error_code_of(error: LogError | BatchError | OSError) -> ErrorCode:
-    """The answer to whoever asked for what a log could not do."""
+    """The error code of the response to a request that a log could not carry out."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code

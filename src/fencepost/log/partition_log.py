@@ -103,7 +103,7 @@ class PartitionLog(AppendableLog):
         """
         cache = SegmentCache() if cache is None else cache
         loaded = load_log(disk, cache, directory, config, params)
-        lower = lower_checkpoints or _nobody_to_tell
+        lower = lower_checkpoints or _no_checkpoints
         return cls(disk, directory, topic, partition, config, loaded, lower)
 
     def share(self, cache: SegmentCache) -> None:
@@ -355,8 +355,8 @@ class PartitionLog(AppendableLog):
     def begin_close(self) -> FlushJob | None:
         """Write what a clean end needs; the job to be done before `close`, None if there is none.
 
-        A log that nobody has touched needs nothing: what an empty one may lose is made again.
-        Raises LogFailedError, OSError.
+        A log that has not changed needs nothing: what an empty one may lose is made again. Raises
+        LogFailedError, OSError.
         """
         self.check_usable()
         if self._is_changed:
@@ -392,7 +392,7 @@ class PartitionLog(AppendableLog):
         self._row.directory = self._durability.directory = self._cleaner.directory = directory
         for segment in self._row.segments:
             segment.directory = directory
-        self._lower_checkpoints = lower_checkpoints or _nobody_to_tell
+        self._lower_checkpoints = lower_checkpoints or _no_checkpoints
         self.disk.sync_dir(directory.rpartition("/")[0] or "/")
 
     @property
@@ -401,5 +401,5 @@ class PartitionLog(AppendableLog):
         return self._cleaner.is_at_work
 
 
-def _nobody_to_tell(recovery_point: int, start_offset: int) -> None:
+def _no_checkpoints(recovery_point: int, start_offset: int) -> None:
     """A log on its own has no checkpoint that could say too much."""
