@@ -325,7 +325,7 @@ class ControllerHost:
         self._controller = None
 
     def _give_up(self) -> None:
-        """Another controller decides: whoever waits may ask it."""
+        """Another controller decides: requests that wait are answered with NOT_CONTROLLER."""
         if self._epoch < 0:
             return
         is_in_order = self._metadata.machine.role is Role.RESIGNED
@@ -410,7 +410,7 @@ class ControllerHost:
 
 
 def _ignore(error: ErrorCode, reply: Any) -> None:
-    """Nobody waits: what did not come to be is decided again when it is due."""
+    """No request waits for it; what was not committed is decided again when it is due."""
 
 
 def _note_fenced(error: ErrorCode, fenced: int | None) -> None:

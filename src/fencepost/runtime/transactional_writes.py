@@ -104,9 +104,10 @@ class TransactionalWrites:
         asking: Asking,
         leaders: Iterable[Partition],
     ) -> int | None:
-        """The ticket for batches that may be written to these partitions without asking anybody:
-        those that `begin` would permit before it returns. None if somebody has to be asked, or is
-        being asked about an earlier request of the producer, or if one does not lead."""
+        """The ticket for batches that may be written to these partitions without asking the
+        transaction coordinator: those that `begin` would permit before it returns. None if the
+        coordinator has to be asked, or is being asked about an earlier request of the producer, or
+        if one of them is not led here."""
         if asking is not Asking.ADDS and not self._verifies():
             return TICKET_NOT_NEEDED
         adds = asking is Asking.ADDS

@@ -1,10 +1,10 @@
 """The transaction coordinators of a node: one for each partition of `__transaction_state` it leads.
 
-A transactional id belongs to the partition that it hashes to, and to whoever leads that
+A transactional id belongs to the partition that it hashes to, and to the broker that leads it
 (`runtime.coordinator.topic`). What a coordinator does is `machines.transaction`, how it is run is
 `runtime.coordinator`. Here it gets what it cannot have by itself: producer ids, which the
-controller gives out, and somebody who carries its markers (`runtime.transaction_markers`). A broker
-and a simulated broker run this class.
+controller allocates, and a sender of its markers (`runtime.transaction_markers`). A broker and a
+simulated broker run this class.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         metadata.on_image(lambda image, delta: markers.image_changed(delta))
 
     def close(self) -> None:
-        """Unload all coordinators; whoever waits is told to look for another one."""
+        """Unload all coordinators; requests that wait are answered with NOT_COORDINATOR."""
         self.markers.close()
         super().close()
 
