@@ -11,9 +11,9 @@ What must wait for the disk is a different type from what may go at once:
 * `Persist` names the work for the disk. `Append` goes to the page cache at once and becomes
   durable later; the machine hears of it as `Persisted(end_offset)`. `Truncate` and `WriteState` are
   durable before the next effect of the same step is carried out. `StoreSnapshot` writes to a
-  partial file that nobody reads and need not be durable; `InstallSnapshot` is carried out whole or
-  not at all, perhaps later, and the machine hears what became of it. `DropPrefix` moves the start
-  of the log at once; the files below it may go at leisure.
+  partial file that is not read and need not be durable; `InstallSnapshot` is carried out whole or
+  not at all, perhaps later, and the machine gets the result as an input. `DropPrefix` moves the
+  start of the log at once; the files below it may go at leisure.
 * `Send` leaves at once. `SendAfterPersist` is held until everything this machine appended before
   it is durable.
 * `Reply` answers a waiting request at once. A machine whose answer depends on durability keeps the

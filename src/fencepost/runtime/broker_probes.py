@@ -95,8 +95,8 @@ class BrokerProbes:
         return sorted(self._suspects)
 
     def look(self) -> None:
-        """After every step of the quorum machine: a new active controller probes every broker, since
-        it has received no heartbeats yet."""
+        """After every step of the quorum machine: a new active controller has had no heartbeats
+        yet, so it probes every broker."""
         controller = self._host.controller
         is_active = controller is not None
         if is_active == self._was_active:

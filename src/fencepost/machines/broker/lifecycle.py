@@ -495,7 +495,7 @@ class BrokerLifecycle:
         self._end(Outcome(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def _end(self, outcome: Outcome) -> None:
-        """Ask nothing any more, and say so to whoever waits."""
+        """Send no more requests, and answer all tokens that wait."""
         self.state = BrokerState.SHUTTING_DOWN
         self._under_way = None
         for name in sorted(self._armed):

@@ -21,8 +21,8 @@ class LifecycleRules:
         return is_caught_up
 
     def wants_to_be_fenced(self, is_ready: bool) -> bool:
-        """Whether a heartbeat asks to stay fenced: until the logs are loaded nothing is served, and
-        nobody may be elected here."""
+        """Whether a heartbeat asks to stay fenced: until the logs are loaded the broker serves
+        nothing, and must not be elected leader."""
         return not is_ready
 
     def may_stop(self, should_shut_down: bool) -> bool:

@@ -35,9 +35,8 @@ class GroupRules:
         return is_decided
 
     def may_expire(self, is_undecided: bool) -> bool:
-        """Whether an offset that nobody has wanted for long is forgotten: not while an open
-        transaction has committed a new one, which the tombstone would take with it
-        (KAFKA-19163)."""
+        """Whether an offset whose retention has passed is removed: not while an open transaction
+        has committed a new one, which the tombstone would take with it (KAFKA-19163)."""
         return not is_undecided
 
 

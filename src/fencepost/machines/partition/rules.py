@@ -97,14 +97,14 @@ class PartitionRules:
         return isr
 
     def counted_isr(self, isr: frozenset[int], proposed: frozenset[int]) -> frozenset[int]:
-        """Who holds the high watermark back: whoever the controller may have in sync by now, while
-        a change is on its way (KIP-497)."""
+        """The replicas that hold the high watermark back: all that the controller may have in sync
+        by now, while a change is on its way (KIP-497)."""
         return isr | proposed
 
     def asks_coordinator(self, is_open: bool) -> bool:
         """Whether a transaction's coordinator is asked before something of it is appended: unless
-        the transaction is open here already, for nobody ends what no coordinator knows of (KIP-890,
-        KAFKA-14402)."""
+        the transaction is open here already. No marker would ever end a transaction that its
+        coordinator does not know of (KIP-890, KAFKA-14402)."""
         return not is_open
 
     def is_verified(self, ticket: int, present: int) -> bool:
