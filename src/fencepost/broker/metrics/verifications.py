@@ -18,7 +18,7 @@ class Verifications:
         self.times_ms = Distribution()
 
     def told(self, waited_ms: int, failures: int) -> None:
-        """Somebody was told the answer, after so long, with so many errors."""
+        """A verification has ended, after so long, with errors for so many partitions."""
         self.failures += failures
         self.times_ms.add(waited_ms)
         self.times_ms.count_if_many()

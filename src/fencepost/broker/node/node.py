@@ -13,7 +13,7 @@ clean-shutdown marker is left last, and only if nothing failed.
 
 A disk that refuses takes its directory offline; the others serve on. Without the directory of the
 metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
-everything is taken offline, whoever waits hears of it, and the stop is asked for with exit code 1.
+everything is taken offline, requests that wait get an error, and the node stops with exit code 1.
 What is true of the disk then is found out by recovery, at the next start.
 """
 
@@ -105,7 +105,7 @@ class Node(NodeCore):
     async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
         """Start everything; StartError, BindError, LogError or OSError if that cannot be.
 
-        `on_locked` is called when the log directories are ours and nobody is served yet.
+        `on_locked` is called when the log directories are locked and no client is served yet.
         """
         self._audit()
         self._bind()

@@ -120,7 +120,7 @@ class Observation:
         self._is_wired = True
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop the endpoint, and measuring the loop's delay."""
         self._delay.close()
         self._endpoint.close()
 
