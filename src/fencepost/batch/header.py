@@ -300,7 +300,7 @@ def iter_headers(
 def sound_headers(buf: Buffer, pos: int = 0) -> list[BatchHeader]:
     """Headers of the v2 batches from `pos` on that are whole and have the CRC they should have.
 
-    For those who have many to look at: at the first that is not, or is a message of v0 or v1, the
+    For callers that check many batches: at the first that is not, or is a message of v0 or v1, the
     list ends, and `read_header` and `check_crc` say why. Without the kernels it is always empty.
     """
     kernels: Any = backend.kernels

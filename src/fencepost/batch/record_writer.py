@@ -70,7 +70,7 @@ def encode_record(
     value: bytes | None,
     headers: list[tuple[bytes, bytes | None]],
 ) -> bytes:
-    """One record, for those who carry records over from other batches."""
+    """One record, for callers that copy records from other batches."""
     kernels: Any = backend.kernels
     encode = encode_record_python if kernels is None else kernels.encode_record
     encoded: bytes = encode(offset_delta, timestamp_delta, key, value, headers)

@@ -120,7 +120,7 @@ def read_batch(
 def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
     """The records in a v2 batch's uncompressed payload, as tuples of what `Record` has. BatchError.
 
-    For those who want the payload as well, or cannot afford a `Record` for each.
+    For callers that want the payload as well, or cannot afford a `Record` for each.
     """
     report, rows = _read_rows(payload, header, header.records_count)
     if report is not None:

@@ -180,7 +180,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Lock `path` (made if missing) against everyone else. LogDirLockedError."""
+        """Lock `path` (made if missing) against other processes. LogDirLockedError."""
         ...
 
 

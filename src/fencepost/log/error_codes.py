@@ -28,7 +28,7 @@ from fencepost.log.errors import (
 from fencepost.wire.errors import ErrorCode
 
 LOG_ERRORS: Final = (LogError, BatchError, OSError)
-"""Everything that a log raises of which a client has to hear."""
+"""Everything that a log raises and a client gets an error code for."""
 
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (OffsetOutOfRange, ErrorCode.OFFSET_OUT_OF_RANGE),

@@ -139,7 +139,7 @@ class PartitionLog(AppendableLog):
         inside = segment.base_offset_at(position)
         cut = offset if inside is None else min(offset, inside)
         if cut < self._start_offset or offset < segment.base_offset or not cut:
-            # Nothing is left that anybody may see. Recovery has to know it from a new log.
+            # No record is left that may be read. Recovery has to know it from a new log.
             self.truncate_fully_and_start_at(min(offset, self._start_offset))
             return
         self._prepare_cut(cut, min(cut, self._start_offset))

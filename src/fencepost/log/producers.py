@@ -363,7 +363,7 @@ class ProducerStates:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Forget everybody; the state is now that of an empty log up to `end_offset`.
+        """Forget all producers; the state is now that of an empty log up to `end_offset`.
 
         Transactions whose markers are below it stay decided: snapshots do not have them.
         """

@@ -6,8 +6,8 @@ After a clean shutdown the files are what they should be, and only the tail of t
 looked at. After any other end, this holds: what lies below the recovery point was synced; what lies
 above may be there, torn, or missing, file by file and name by name. So everything from the segment
 with the recovery point on is read, and the log ends where the first batch is not whole, not sound
-or does not follow. What was found and kept is synced before anybody is told of it, or a reader
-could see records that the next power cut takes away (KAFKA-10101).
+or does not follow. What was found and kept is synced before the log is used, or a consumer could
+see records that the next power cut takes away (KAFKA-10101).
 
 A sync alone would not do. If one has failed in the process before, the kernel counts its pages as
 written, and the next sync of them succeeds without having written anything. So what lies above the

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 The replica's log is copied into a `-future` directory beside the partitions of the target, in
-pieces between which everybody else has a turn, until the copy is near the log's end and durable.
-How near grows from nothing to `NEAR_BYTES`, so that only a log that grows faster than it is copied
-and synced makes anybody wait. Then the controller is told that the replica is in the target, and
-when the metadata say so, the rest is copied and synced in one turn of the event loop, and the copy
-takes the log's place: it gets the partition's name, and the old log is renamed to be deleted. The
-order makes sure that a crash at any point leaves one log that counts:
+pieces between which other work has its turn, until the copy is near the log's end and durable. How
+near grows from nothing to `NEAR_BYTES`, so that clients wait only for a log that grows faster than
+it is copied and synced. Then the target is reported to the controller as the replica's directory,
+and when the metadata say so, the rest is copied and synced in one turn of the event loop, and the
+copy takes the log's place: it gets the partition's name, and the old log is renamed to be deleted.
+The order makes sure that a crash at any point leaves one log that counts:
 
 | crash                                   | found at the next start               | then           |
 |-----------------------------------------|---------------------------------------|----------------|
@@ -119,7 +119,8 @@ class Move(Struct, eq=False):
         return self.copying.copy
 
     def is_near(self) -> bool:
-        """Whether so little is left that everybody may wait for it; if not, it may be more then."""
+        """Whether so little is left that the event loop may wait for it; if not, next time more
+        may be."""
         assert self.copying is not None, "it is open"
         if self.copying.left_bytes(self.near_bytes + 1) <= self.near_bytes:
             return True

@@ -109,7 +109,7 @@ class HostedPartition(Struct, eq=False):
     answers_told: int = 0
     """How many answers of leaders its machine was given; `Partition.answers_taken` follows."""
     on_high_watermark: Callable[[], None] | None = None
-    """Who coordinates something by its records wants to know when they are committed."""
+    """Called when the high watermark moves, for the coordinator of the partition's records."""
     traffic: TopicTraffic = field(default_factory=TopicTraffic)
     """What has been written to and read from its topic here."""
     on_log_replaced: Callable[[PartitionLog], None] | None = None
@@ -436,7 +436,7 @@ class ReplicaManager:
             return
         self.high_watermark_moves += 1
         self.gone_isr_changes.add(hosted.machine.isr_changes)
-        # The machine hears of it first, so that everybody who waits for it is answered.
+        # The machine gets it first, so that all requests that wait for it are answered.
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
         self._ports.driver.drain(hosted.key)  # the metadata log's machine may be in a step
         for watcher in self.watchers:

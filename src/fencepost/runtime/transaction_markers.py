@@ -111,7 +111,7 @@ class _Resting(NamedTuple):
 
 
 class MarkerSender:
-    """See the module docstring. `on_written(transaction, partitions)` hears what is done."""
+    """See the module docstring. `on_written(transaction, partitions)` reports what is written."""
 
     def __init__(
         self,

@@ -144,7 +144,7 @@ class TransactionalCommits:
 
 
 def _for_client(error: ErrorCode, api_version: int) -> ErrorCode:
-    """What a client hears of an error that concerns all offsets of a request."""
+    """The error that a client gets if one concerns all offsets of a request."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM:

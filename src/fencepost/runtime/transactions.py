@@ -73,7 +73,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
     # -- for handlers ----------------------------------------------------------------------
 
     def init_producer_id(self, request: InitProducerId, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, `Granted`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, `Granted`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, fresh: int | None, token: Any) -> Decision:
             return machine.decide_init(request, fresh, token, self._ports.wall_ms())
@@ -81,7 +81,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self._submit_with_id(request.transactional_id, decide, on_reply)
 
     def end(self, request: EndTxn, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, `Ended`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, `Ended`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, fresh: int | None, token: Any) -> Decision:
             return machine.decide_end(request, fresh, token, self._ports.wall_ms())
@@ -89,7 +89,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self._submit_with_id(request.transactional_id, decide, on_reply)
 
     def add(self, request: AddPartitions, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, an `ErrorCode`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, an `ErrorCode`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, token: Any) -> Decision:
             return machine.decide_add(request, token, self._ports.wall_ms())
@@ -97,7 +97,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self.submit(request.transactional_id, decide, on_reply)
 
     def verify(self, request: AddPartitions, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, an `ErrorCode` for each partition), or (why not, None)."""
+        """`on_reply` gets (NONE, an `ErrorCode` for each partition), or (why not, None)."""
 
         def decide(machine: TransactionCoordinator, token: Any) -> Decision:
             return machine.decide_verify(request, token)

@@ -1,4 +1,4 @@
-"""Looks whether anybody listens at addresses: the port of `runtime.broker_probes` over asyncio."""
+"""Looks whether listeners refuse connections: the port of `runtime.broker_probes` over asyncio."""
 
 from __future__ import annotations
 

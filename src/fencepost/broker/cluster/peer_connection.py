@@ -59,7 +59,7 @@ class Unsupported(str):
 
 
 class PeerRequest:
-    """One request on its way, and whom to tell."""
+    """One request on its way, and its callbacks."""
 
     __slots__ = (
         "_loop",

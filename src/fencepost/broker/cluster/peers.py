@@ -176,7 +176,7 @@ class _Peer:
             self._pump()
 
     def close(self) -> None:
-        """Disconnect and tell everybody."""
+        """Disconnect, and fail all requests."""
         for task in [*self._connecting, *self._logging_in]:
             task.cancel()
         for connection in list(self._connections):

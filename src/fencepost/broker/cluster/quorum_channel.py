@@ -70,7 +70,7 @@ class QuorumChannel:
         return None if known is None else (known.host, known.port)
 
     def send(self, key: Hashable, to: int, request: Message) -> None:
-        """Send the machine's request; the machine hears what becomes of it."""
+        """Send the machine's request; the answer or the failure is fed to it."""
 
         def on_response(response: Any) -> None:
             assert address is not None, "it was asked there"

@@ -89,7 +89,7 @@ class HttpServer:
         return Endpoint(endpoint.name, endpoint.host, port)
 
     def close(self) -> None:
-        """Stop listening, and disconnect everybody."""
+        """Stop listening, and disconnect all clients."""
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -1,4 +1,4 @@
-"""How leaders fare who ask transactions' coordinators: counted whether or not anybody reads it.
+"""Counts how coordinators verify transactions for leaders, whether or not metrics are read.
 
 Apart from what puts it into a scrape, since a node that has no metrics listener does not load
 `prometheus_client`.

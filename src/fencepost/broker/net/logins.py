@@ -92,8 +92,8 @@ class Logins:
             )
 
     def run(self, host: str, check: Check) -> None:
-        """Have a login from this address checked when it is its turn. No one hears of it if it is
-        not wanted any more."""
+        """Have a login from this address checked when it is its turn. No callback is called if it
+        is not wanted any more."""
         if self._is_closed:
             check.on_refused()
             return

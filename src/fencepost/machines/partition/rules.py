@@ -28,8 +28,9 @@ class PartitionRules:
     def must_be_caught_up(self, is_under_min_isr: bool) -> bool:
         """Whether a follower must be caught up besides, as it must be to stay in sync.
 
-        With too few in sync the high watermark stands still: who has reached no more than that may
-        be far behind, would be dropped for it, and join again, for ever (KAFKA-19996).
+        With too few in sync the high watermark does not advance: a follower that has reached no
+        more than that may be far behind, would be dropped for it, and join again, endlessly
+        (KAFKA-19996).
         """
         return is_under_min_isr
 
@@ -92,7 +93,7 @@ class PartitionRules:
         """Which set must not be below `min.insync.replicas`, while a change is on its way.
 
         Only what the controller has granted: while its own set is below the minimum it keeps others
-        eligible to lead, of whom a leader does not know (KIP-966).
+        eligible to lead, which a leader does not know of (KIP-966).
         """
         return isr
 

@@ -77,7 +77,7 @@ _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class DraftReader(Struct, frozen=True):
-    """The token of a Fetch that came as a draft: who waits, and in which words to answer."""
+    """The token of a Fetch that came as a draft: which replica waits, and how to answer it."""
 
     token: Any
     version: int

@@ -95,7 +95,7 @@ class Serving(Part):
         ):
             self._outbox.reply(token, bounds)
             return
-        # Who waits for longer than that takes its leader for dead; and it may have disconnected.
+        # A follower that waits for longer takes its leader for dead; and it may have disconnected.
         deadline = self._timers.now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
         leader.fetches.add(
             WaitingFetch(

@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class HeldAnswers:
-    """See the module docstring. `on_late` is told the tokens of who waited too long."""
+    """See the module docstring. `on_late` gets the tokens of requests that waited too long."""
 
     def __init__(
         self,

@@ -199,7 +199,7 @@ class MetadataHost:
             self.catch_up()
 
     def _apply(self, replay: Replay) -> None:
-        """Take over what is committed; everybody hears of it."""
+        """Take over what is committed, and call the callbacks."""
         replayed = self._replayed(replay)
         if replayed is None:
             return
