@@ -10,8 +10,8 @@ How it is looked at and read is `readable_log`, how it grows `appendable_log`; h
 cut, compacted, made durable and closed. What it knows besides is kept by parts of its own:
 `segment_row` (the files), `durability`, `cleaner.owner` (compaction), `rolling`, `health`.
 
-What is durable is told by `recovery_point`: everything below it survives the machine. It moves up
-only in `finish_flush`.
+`recovery_point` says what is durable: everything below it survives the machine. It moves up only in
+`finish_flush`.
 
 The disk may refuse. After a failed sync or cut, and an append that failed and could not be undone,
 the log has failed for good: every further call raises LogFailedError, and the truth is found out by

@@ -63,7 +63,8 @@ class Ports(Protocol):
     def append(self, key: Key, work: Append, wall_ms: int) -> int:
         """Append to the machine's log (page cache is enough); the new end offset. OSError.
 
-        `wall_ms` is what the step was told that decided it: answers carry it (LogAppendTime).
+        `wall_ms` is the time that the step which decided it was given: answers carry it
+        (LogAppendTime).
         """
         ...
 
@@ -196,7 +197,7 @@ class Driver:
                 self._step(key, input_)
 
     def persisted(self, key: Key, end_offset: int) -> None:
-        """The shell's flush is done: release what waited for it, then tell the machine."""
+        """The shell's flush is done: release what waited for it, then feed the machine."""
         hosted = self._hosted.get(key)
         if hosted is None:
             return
@@ -213,7 +214,7 @@ class Driver:
             self.feed(key, DiskFailed(reason))
 
     def disk_has_failed(self, key: Key) -> bool:
-        """Whether the machine was told that its disk has refused, and is offline for that."""
+        """Whether the machine got `DiskFailed`, and is offline for that."""
         hosted = self._hosted.get(key)
         return hosted is not None and hosted.disk_has_failed
 

@@ -72,7 +72,7 @@ class StoreSnapshot(Struct, frozen=True):
 
     Position 0 starts again, throwing away what there was of this or another snapshot; any other is
     the size that the partial file has. `size_bytes` is what the leader says it has in all. Where
-    that cannot be, the machine is told with `SnapshotRefused`.
+    that cannot be, the machine gets `SnapshotRefused`.
     """
 
     snapshot_id: SnapshotId
@@ -85,9 +85,9 @@ class InstallSnapshot(Struct, frozen=True):
     """Put the partial file in place of the log, if it is a whole and sound snapshot.
 
     It is checked (header, footer, every CRC), synced, renamed, its directory is synced; then the
-    log is emptied and starts at the snapshot's end. The machine is told with `SnapshotInstalled`
-    or `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone.
-    With `keeps_log` the log has all of it and more, and stays as it is.
+    log is emptied and starts at the snapshot's end. The machine gets `SnapshotInstalled` or
+    `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone. With
+    `keeps_log` the log has all of it and more, and stays as it is.
     """
 
     snapshot_id: SnapshotId

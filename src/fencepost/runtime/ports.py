@@ -140,7 +140,7 @@ class MachinePorts(ABC):
         """
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - it is told
+        except Exception as error:  # noqa: BLE001 - `done` gets it
             done(error)
         else:
             done(None)

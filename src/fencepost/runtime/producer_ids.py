@@ -24,7 +24,7 @@ OnProducerId = Callable[[ErrorCode, int], None]
 OnBlock = Callable[[ErrorCode, int, int], None]
 
 MAX_WAITING = 10_000
-"""Callers that may wait for a block; the next is told to come again."""
+"""Callers that may wait for a block; the next is refused, and retries."""
 
 
 class ProducerIds:

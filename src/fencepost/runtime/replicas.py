@@ -512,7 +512,7 @@ class ReplicaManager:
             self.dir_failed(hosted.data_dir, reason)
 
     def dir_failed(self, data_dir: Directory, reason: str) -> None:
-        """A directory has failed: its partitions are told, and answer 56 from now on."""
+        """A directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on."""
         if not data_dir.is_online:
             return
         data_dir.fail(reason)

@@ -23,7 +23,7 @@ UNCOMMITTED_MAX: Final = 1_000
 
 
 class QuorumMetrics:
-    """What is told of the quorum, as this node sees it. It follows the steps of the machine."""
+    """The metrics of the quorum, as this node sees it. It follows the steps of the machine."""
 
     def __init__(
         self, metadata: MetadataHost, now_s: Callable[[], float] = time.perf_counter

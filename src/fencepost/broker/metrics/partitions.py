@@ -53,7 +53,7 @@ _TRAFFIC: Final = (
 
 @dataclass(slots=True)
 class _Totals:
-    """What is told of all partitions together; the fields have the names of the metrics."""
+    """The metrics of all partitions together; the fields have the names of the metrics."""
 
     partitioncount: int = 0
     leadercount: int = 0

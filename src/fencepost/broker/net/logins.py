@@ -62,7 +62,7 @@ class Logins:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.counts = LoginCounts()
         self.sink: AuditSink | None = None
-        """Where logins are told; None: nowhere."""
+        """Where logins are recorded; None: nowhere."""
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
         self._waiting: FairQueue[Check] = FairQueue(WAITING_MAX)

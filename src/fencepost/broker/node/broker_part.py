@@ -131,7 +131,7 @@ class BrokerPart:
 
     @property
     def advertised(self) -> list[Endpoint]:
-        """Where clients are told to connect to, once bound."""
+        """The addresses that clients get to connect to, once bound."""
         return self._core.config.advertised_endpoints(self.bound)
 
     def bind(self) -> None:

@@ -1,7 +1,7 @@
 """The node's logs in its data directories: where a partition goes, and where it is found again.
 
 A new partition goes to the directory that was asked for (AlterReplicaLogDirs), or else to the one
-that has the fewest. One that is there stays where it is, and the controller is told
+that has the fewest. One that is there stays where it is, and this is reported to the controller
 (`PartitionOpening.directory_id`, AssignReplicasToDirs).
 
 A replica that the metadata place here and that no directory has (KIP-858):

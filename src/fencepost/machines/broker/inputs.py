@@ -1,4 +1,4 @@
-"""What a broker's machines are told, and what they ask of the active controller.
+"""The inputs of a broker's machines, and what they ask of the active controller.
 
 All plain values. Times are milliseconds of the driver's clock, offsets those of the metadata log.
 """

@@ -153,7 +153,7 @@ class Controller:
 
     @property
     def next_offset(self) -> int:
-        """Where the next record goes, as far as `apply` was told of offsets."""
+        """Where the next record goes, as far as `apply` was given offsets."""
         return self.image.offset + 1
 
     def skip_to(self, next_offset: int) -> None:

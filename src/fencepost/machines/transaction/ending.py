@@ -1,4 +1,4 @@
-"""The end of a transaction: decided, told to every partition, complete.
+"""The end of a transaction: decided, written to every partition, complete.
 
 An end is decided by a record, PREPARE_COMMIT or PREPARE_ABORT. Once it is committed nothing can
 change it any more: the producer is answered, and markers go out (`SendMarkers`), again and again,
@@ -19,7 +19,7 @@ NONE answers a repetition when the COMPLETE record was written once more (`Shard
 Kafka answers from memory, also where another coordinator has taken over and begun the next
 transaction.
 
-For version 2 (request v5) a repetition can be told by its epoch, so an abort of nothing begins the
+For version 2 (request v5) a retry is recognized by its epoch, so an abort of nothing begins the
 next epoch, too. In PREPARE_* every request is answered CONCURRENT_TRANSACTIONS, whatever epoch it
 names.
 

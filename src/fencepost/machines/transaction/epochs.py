@@ -39,7 +39,7 @@ BUMPS_FROM: Final = 2
 
 
 class NeedsProducerId(Enum):
-    """A type of one value, so that it can be told from an `Identity`."""
+    """A type of one value, so that it can be distinguished from an `Identity`."""
 
     TOKEN = "needs a producer id"
 

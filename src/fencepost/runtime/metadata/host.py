@@ -273,10 +273,10 @@ class MetadataHost:
         """The batches that the machine lets a follower read; None if one of them is corrupt.
 
         Every checksum is looked at, because a follower would have to refuse the batch, and ask for
-        it again for ever: the machine is told instead, and another node may lead. Nothing if the
-        log begins behind them by now, because a snapshot has taken their place while the answer
-        waited for its connection: the follower asks again, and is sent to the snapshot. Raises
-        other LogErrors and OSError, as reading the log does.
+        it again for ever: the machine gets `LogDamaged` instead, and another node may lead. Nothing
+        if the log begins behind them by now, because a snapshot has taken their place while the
+        answer waited for its connection: the follower asks again, and is sent to the snapshot.
+        Raises other LogErrors and OSError, as reading the log does.
         """
         try:
             found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
