@@ -83,8 +83,8 @@ def test_nobody_uses_words_of_this_project_alone():
 # "whoever waits is answered" hides who waits. What there was of it when counting began is below, by
 # folder; a number that was lowered stays so.
 SUBJECTS = re.compile(r"(?<![a-z_])(?:whoever|nobody|somebody|who asks|anew)(?![a-z_])")
-SUBJECTS_MAX = {"src": 650, "tests": 380, "docs": 12, "benchmarks": 8, "tools": 6, ".": 1}
-UNUSED_MAX = 100
+SUBJECTS_MAX = {"src": 348, "tests": 380, "docs": 12, "benchmarks": 8, "tools": 6, ".": 1}
+UNUSED_MAX = 40
 """How many fewer there may be in all before the numbers have to be lowered."""
 
 

@@ -1,10 +1,10 @@
 /* The last offset of every key, and what it leaves of a batch: compaction's work per record.
  *
- * A table from keys to offsets: entries stand one behind the other in the order in which their keys
- * were met, and slots of open addressing say where. Keys of up to FPOST_PLAIN_KEY_BYTES_MAX bytes
- * stand for themselves, longer ones for one byte more of BLAKE2b (RFC 7693), so that neither kind can
- * be taken for the other. Where a key's slot is says SipHash-1-3 with a secret: whoever chooses keys
- * cannot choose them so that they meet.
+ * A table from keys to offsets: entries are stored one behind the other in the order in which their
+ * keys were met, and slots of open addressing say where. Keys of up to FPOST_PLAIN_KEY_BYTES_MAX
+ * bytes are stored as they are; of a longer key a BLAKE2b digest (RFC 7693) of one byte more is
+ * stored, so that neither kind can be taken for the other. SipHash-1-3 with a secret chooses a
+ * key's slot, so that a producer cannot choose keys whose slots collide.
  *
  * Records are checked as `read_rows` checks them, in its order; faults are reported alike. Memory is
  * Python's, and asked for without the GIL.

@@ -84,7 +84,7 @@ cdef class KeyOffsets:
         return self.table.count
 
     cdef int begin(self) except -1:
-        """Nobody else may be at work while the GIL is let go."""
+        """RuntimeError while another thread, without the GIL, works on these keys."""
         if self.is_at_work:
             raise RuntimeError("another thread is at work on these keys")
         self.is_at_work = True

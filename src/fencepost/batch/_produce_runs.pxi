@@ -11,7 +11,7 @@ cdef enum:
     BLOCK_BATCHES_MAX = 500
     BLOCK_BYTES_MAX = 262144
     KEPT_BYTES_MAX = 32768  # a larger batch is appended from where it was received
-    RUN_CALLS_MAX = 16  # each may settle a block; then whoever dispatches looks at the time
+    RUN_CALLS_MAX = 16  # each may settle a block; then the dispatcher looks at the time
     LEAST_FRAME_BYTES = 8
     NAME_ROOM = 256
     TOLD_AT = 6  # where the base offset stands in a partition's answer
@@ -65,9 +65,9 @@ cdef struct Placed:
 cdef class Block:
     """Plain batches for one partition, as they came; a sequence of `RecordBatch`.
 
-    All of it has the same acks and timeout. `target` is whoever the batches are for. `offsets` is
-    how many offsets they take, `max_timestamp` the largest of all. `producers` has the headers of
-    those that have a producer id. Nothing is added once it was closed.
+    All of it has the same acks and timeout. `target` is the partition that the batches are for.
+    `offsets` is how many offsets they take, `max_timestamp` the largest of all. `producers` has the
+    headers of those that have a producer id. Nothing is added once it was closed.
     """
 
     cdef readonly object target
@@ -217,21 +217,21 @@ cdef class Block:
     def tell(self, result):
         """What became of it, a `ProduceResult`; base offset and times are those of the first.
 
-        Who waits is told by `on_told(block, offsets, size_bytes, error code, batches, connections,
-        answers, answer bytes, refused)`: connections have answers now, so many in all, and of
-        requests that were refused in part all is known.
+        `on_told(block, offsets, size_bytes, error code, batches, connections, answers, answer
+        bytes, refused)` is called: connections have answers now, so many in all, and the results of
+        all partitions are known of requests that were refused in part.
         """
         self._tell(0, self._count, result)
 
     def token(self, Py_ssize_t place):
-        """What hears of the batch in that place, when each is told by itself."""
+        """The callback for the result of the batch in that place, where each has its own result."""
         def tell(result):
             self._tell(place, place + 1, result)
 
         return tell
 
     def give_up(self):
-        """Nobody can say what became of it: `on_told` hears of all requests without an answer,
+        """The append raised an error: `on_told` is called with all requests without an answer, and
         with no error code."""
         cdef RunRequest request
         cdef list unanswered = []
@@ -294,11 +294,11 @@ cdef class Block:
 cdef class ProduceRuns:
     """Takes the plain requests at the front of what a connection has received, for `taker`.
 
-    `blocks` remembers blocks that are open, by topic and partition; whoever closes them empties it.
-    `find(is_by_id, topic, partition, acks, timeout)` gives the block to put a batch into, or None
-    if it takes none; `renew(block)` one that goes on where the other has ended. Of requests
-    that are numbered (in a second) up to `all_timed`, and of each `timed_one_in` then, times are
-    taken.
+    `blocks` has the blocks that are open, by topic and partition; `CombinedAppends` empties it when
+    it closes one. `find(is_by_id, topic, partition, acks, timeout)` gives the block to put a batch
+    into, or None if it takes none; `renew(block)` one that goes on where the other has ended. Of
+    requests that are numbered (in a second) up to `all_timed`, and of each `timed_one_in` then,
+    times are taken.
     """
 
     cdef dict _blocks

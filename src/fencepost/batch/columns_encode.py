@@ -2,8 +2,9 @@
 
 Rows go to their partitions, whose rows keep their order, and become batches of at most so many
 bytes before compression, cut greedily: a batch takes rows until the next would not fit. Offsets,
-leader epoch and producer fields are left as a producer sends them (0, -1, -1): whoever sends a
-batch stamps it (`header.stamp_producer`), so it can be encoded before its sequence is known.
+leader epoch and producer fields are left as a producer sends them (0, -1, -1): the producer stamps
+a batch before it sends it (`header.stamp_producer`), so the batch can be encoded before its
+sequence number is known.
 
 The kernels in `_encode.h` and `columns_encode_numpy` write the same bytes.
 """

@@ -1,7 +1,7 @@
 """Messages of formats v0 and v1 as columns: record by record, for logs that have seen an upgrade.
 
-Nobody writes these any more, so this is as short as can be, and a hundred times slower per record
-than the compiled way of v2.
+Producers have written v2 since Kafka 0.11, so this is as short as can be, and a hundred times
+slower per record than the compiled way of v2.
 """
 
 from __future__ import annotations

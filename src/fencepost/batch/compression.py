@@ -4,15 +4,15 @@ A compressed batch has its records in one block: a gzip stream, an lz4 frame, a 
 snappy, which is framed as snappy-java does it (Kafka's own way) or comes as one raw block (as some
 clients write it); we write the former and read both.
 
-Sizes inside a block were written by whoever sent it, so none is believed: streams are inflated
-piece by piece until they end or the limit is passed, and a declared snappy length is checked
-against the most that its input could give before anything is allocated. A kilobyte of zstd
-can stand for 30 megabytes; what it can cost here is the limit.
+Sizes inside a block were written by the producer, so none is trusted: streams are inflated piece by
+piece until they end or the limit is passed, and a declared snappy length is checked against the
+most that its input could give before anything is allocated. A kilobyte of zstd can stand for 30
+megabytes; what it can cost here is the limit.
 
 A stream must be complete and alone: one that is cut, or has bytes behind it, is damaged. Several
 gzip members or zstd frames in a row are one stream, as they are for Java, and zstd's skippable
 frames are passed over; of lz4 there is one frame, since Java reads no second. No stream may want a
-dictionary, because nobody could say which.
+dictionary, because a batch cannot say which.
 
 lz4 frames whose blocks depend on each other are read, as by librdkafka; Java's reader, which is
 every Java consumer's, knows independent blocks only. So no producer may send them
@@ -270,7 +270,7 @@ def break_lz4_checksum(frame: bytes) -> bytes:
 
 
 def correct_lz4_checksum(frame: Buffer) -> bytes:
-    """An lz4 frame whose header checksum nobody has looked at, with one that holds.
+    """An lz4 frame whose header checksum was not checked, with one that matches.
 
     The library writes the header again, without the content's size, which Kafka does not read
     either. Raises DecompressionError for a header that cannot be.

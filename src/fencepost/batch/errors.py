@@ -30,7 +30,7 @@ class BatchError(Exception):
         return f"{where}{self.message} ({self.code.name})"
 
     def at(self, offset: int) -> Self:
-        """The same error with the batch's base offset, which whoever raised it did not know."""
+        """The same error with the batch's base offset, which was not known where it was raised."""
         self.offset = offset
         self.args = (self.code, self.message, offset)
         return self

@@ -23,10 +23,10 @@ gives offsets to a batch by writing 16 bytes.
 
 Logs older than Kafka 0.11 hold messages (formats v0 and v1), which have offset, length and magic in
 the same places; `legacy` has their layout and reads what is in them. Here they get a `BatchHeader`
-too, so that whoever walks over batches need not care: what a message does not have holds what v2
-says for none. A compressed message is a batch, but its records are not counted (`UNKNOWN_COUNT`),
-and its one offset is that of its *last* record, so `base_offset` is too high for the first; nothing
-but `legacy.read_messages` can say how much.
+too, so that a walk over batches treats all formats alike: a field that a message does not have
+holds v2's value for none. A compressed message is a batch, but its records are not counted
+(`UNKNOWN_COUNT`), and its one offset is that of its *last* record, so `base_offset` is too high for
+the first; nothing but `legacy.read_messages` can say how much.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def iter_headers(
 def sound_headers(buf: Buffer, pos: int = 0) -> list[BatchHeader]:
     """Headers of the v2 batches from `pos` on that are whole and have the CRC they should have.
 
-    For those who have many to look at: at the first that is not, or is a message of v0 or v1, the
+    For callers that check many batches: at the first that is not, or is a message of v0 or v1, the
     list ends, and `read_header` and `check_crc` say why. Without the kernels it is always empty.
     """
     kernels: Any = backend.kernels

@@ -186,7 +186,8 @@ def rebase_records(payload: Buffer, header: BatchHeader, base_timestamp: int) ->
     """Sound records of a batch, their timestamp deltas relative to `base_timestamp`, which is not
     negative; None if a delta would pass 64 bits.
 
-    Where the header's timestamp is everybody's, the deltas stay what they are.
+    With LogAppendTime, where the header's timestamp is that of all records, the deltas stay what
+    they are.
     """
     kernels: Any = backend.kernels
     rebase = rebase_records_python if kernels is None else kernels.rebase_records

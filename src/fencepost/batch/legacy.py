@@ -23,8 +23,8 @@ or control records.
 
 Where Kafka looks away, this reader does not: lengths below -1, bytes behind a value, an inner
 message that is cut or whose CRC does not match. A wrong number is CORRUPT_MESSAGE; a message that
-nobody may write (compressed twice, nothing in it, offsets that cannot be) INVALID_RECORD, as in
-Kafka.
+no producer may write (compressed twice, nothing in it, offsets that cannot be) INVALID_RECORD, as
+in Kafka.
 """
 
 from __future__ import annotations

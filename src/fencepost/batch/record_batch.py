@@ -1,7 +1,7 @@
 """A batch on its way through the broker: its bytes together with its header, parsed once.
 
-Whoever takes a batch in (a producer's, a leader's answer, one that was built here) reads its header
-there and hands both on, through the machines and the driver to the log.
+A batch's header is read where the batch enters the broker: from a producer, from a leader that is
+fetched from, or built here. Both are handed on, through the machines and the driver to the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records written one behind the other, as they stand in a batch's payload.
 
 `new_record_writer` gives the compiled class or its twin here, which write the same bytes and raise
-the same errors. Whoever wants a batch around the records uses `records.BatchBuilder`.
+the same errors. `records.BatchBuilder` puts a batch around records.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def encode_record(
     value: bytes | None,
     headers: list[tuple[bytes, bytes | None]],
 ) -> bytes:
-    """One record, for those who carry records over from other batches."""
+    """One record, for callers that copy records from other batches."""
     kernels: Any = backend.kernels
     encode = encode_record_python if kernels is None else kernels.encode_record
     encoded: bytes = encode(offset_delta, timestamp_delta, key, value, headers)

@@ -1,7 +1,7 @@
 """Batches record by record: for tools, tests, coordinators and clients that want Python objects.
 
-The log and the broker never come here: to them records are opaque bytes. Whoever wants many records
-as columns finds them in `columns`, several hundred times cheaper per record.
+Appends and fetches do not use it: to them records are opaque bytes. `columns` reads many records as
+Arrow columns, several hundred times cheaper per record.
 
 Readers take messages of formats v0 and v1 as well (`legacy`), writers write v2 only.
 
@@ -120,7 +120,7 @@ def read_batch(
 def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
     """The records in a v2 batch's uncompressed payload, as tuples of what `Record` has. BatchError.
 
-    For those who want the payload as well, or cannot afford a `Record` for each.
+    For callers that want the payload as well, or cannot afford a `Record` for each.
     """
     report, rows = _read_rows(payload, header, header.records_count)
     if report is not None:
@@ -155,7 +155,7 @@ def read_rows_in_parts(payload: Buffer, header: BatchHeader, rows_max: int) -> I
 def read_first(
     buf: Buffer, pos: int, header: BatchHeader, *, max_items: int, max_bytes: int
 ) -> tuple[list[Record], bool]:
-    """The first records of the batch at `pos`, for whoever shows them; whether there are more.
+    """The first records of the batch at `pos`, to be shown; whether there are more.
 
     A record's header counts as an item like the record itself, and a record's bytes are what it
     takes uncompressed: nothing is made of a record beyond either limit, since a few bytes can be

@@ -37,8 +37,8 @@ RECORD_BODY_BYTES_MIN = 6
 MICROSECONDS_PER_MILLISECOND = 1000
 REFUSED_RECORDS_MAX = 1000
 LOOKED_AT_MAX = 10_000
-"""How many records `find_refused` names, and among how many: nobody may keep a broker busy by that.
-"""
+"""How many records `find_refused` names, and among how many: looking for them must not keep the
+broker busy."""
 
 
 class Reason(IntEnum):
@@ -113,7 +113,7 @@ def record_error(
 
 
 class InvalidRecord(Exception):
-    """Carries a reason from the parser to whoever knows index and position; private."""
+    """Carries a reason from the parser to the caller that knows index and position; private."""
 
     def __init__(self, reason: Reason, detail: int = 0) -> None:
         super().__init__(reason, detail)

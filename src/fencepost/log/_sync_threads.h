@@ -3,15 +3,15 @@
  * A lane has threads of its own, so what is slow in one lane holds up no other. What comes is given
  * to a thread that idles, to the one that did so last, whose caches are warm; if none does, another
  * is started, up to `threads_max`; beyond that it waits in the lane's queue, which is empty while a
- * thread idles. Each thread has a condition of its own: with one for all of a lane, glibc has who
- * signals (the event loop) wait now and then until threads that were woken before have run.
+ * thread idles. Each thread has a condition of its own: with one for all of a lane, glibc now and
+ * then has the event loop, which signals, wait until threads that were woken before have run.
  *
- * One list has what is done in any lane; `told` says that whoever takes it has been woken and has
- * not come yet, so that many syncs that end together are told of once.
+ * One list has what is done in any lane; `told` says that the event loop has been woken and has not
+ * taken the list yet, so that many syncs that end together wake it once.
  *
  * Everything below is under `lock`, which is held for a few instructions at a time. A sync that
  * has begun, or waits in a queue, is in `pending`; `finished` is signalled with each that ends
- * while somebody waits for one. A process that was forked has none of the threads, and a lock that
+ * while a thread waits for one. A process that was forked has none of the threads, and a lock that
  * may be held for ever: it touches neither (`fpost_sync_is_ours`).
  *
  * Threads take no signals: those are for the interpreter's main thread.
@@ -95,7 +95,7 @@ static int64_t fpost_sync_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Wake whoever takes what is done. A pipe that is full wakes them, too. */
+/* Wake the event loop, which takes what is done. A pipe that is full wakes it, too. */
 static void fpost_sync_tell(fpost_pool *pool)
 {
     const uint64_t one = 1;
@@ -270,7 +270,7 @@ static fpost_sync *fpost_sync_work(int64_t number, int count)
     return work;
 }
 
-/* Have it done, and take it over; errno if nobody can do it: it stays the caller's then. */
+/* Have it done, and take it over; errno if no thread can do it: it stays the caller's then. */
 static int fpost_sync_submit(fpost_pool *pool, int64_t lane_number, fpost_sync *work)
 {
     int error = 0;

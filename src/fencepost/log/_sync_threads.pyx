@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Files synced by threads in C, which need no interpreter lock: see `_sync_threads.h`.
 
-Optional: without it, Python's threads run flushes whole (`FlushJob.run`). What is promised to
-whoever uses it is said in `fencepost.log.sync_threads`.
+Optional: without it, Python's threads run flushes whole (`FlushJob.run`).
+`fencepost.log.sync_threads` says what callers may expect of it.
 """
 
 from libc.errno cimport errno
@@ -61,7 +61,7 @@ cdef class SyncThreads:
         return self._pool.read_end
 
     def submit(self, int64_t lane, int64_t number, tuple descriptors):
-        """Sync the descriptors, in their order, in the lane. OSError if nobody can."""
+        """Sync the descriptors, in their order, in the lane. OSError if no thread can."""
         self._check_process()
         cdef int count = <int>len(descriptors)
         cdef int error, i

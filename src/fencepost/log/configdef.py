@@ -50,7 +50,7 @@ def _invalid_value(key: str, value: object, reason: str) -> str:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that somebody who wrote `name` may have meant; None if none is near."""
+    """The one of `names` that a user who wrote `name` may have meant; None if none is near."""
     from difflib import get_close_matches  # only for mistakes, and every node loads this module
 
     near = get_close_matches(name, list(names), n=1)

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 That the process (EMFILE) or the system (ENFILE) has no descriptor to give says nothing about a
 disk: nothing was opened, nothing was lost, and the same call succeeds later. So it must not take a
-log directory offline. Whoever opens files through `Descriptors.open` sees such an error only where
-it asked for that; otherwise, in this order:
+log directory offline. A caller of `Descriptors.open` gets such an error only where it asked for
+that; otherwise, in this order:
 
 * a spare descriptor, of which `spare` are kept on /dev/null, is closed in favour of the call;
 * idle segment files are closed (`on_shortage`);

@@ -20,10 +20,10 @@ for one thread at a time. A file that is closed while a sync runs waits for the 
 A thread that shares its time with others can have reads raise NotCachedError where they would wait
 for the device (`page_cache`).
 
-Errors of the disk are `OSError`; one is that there is something else where a file should be, such
-as a directory or a pipe, which nobody waits for. After a failed `sync` nobody knows what is on the
-disk, and a second `sync` that succeeds proves nothing: the kernel may have dropped the pages.
-Callers give the file up.
+Errors of the disk are `OSError`. A directory or a pipe where a file should be is one, too; opening
+a pipe does not wait for its other end. After a failed `sync` it is unknown what is on the disk, and
+a second `sync` that succeeds proves nothing: the kernel may have dropped the pages. Callers give
+the file up.
 
 Paths are plain strings with `/`. Durable does not mean immune: a device that lies about flushing,
 or loses what it stored, is caught by checksums, not here.
@@ -180,7 +180,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Lock `path` (made if missing) against everyone else. LogDirLockedError."""
+        """Lock `path` (made if missing) against other processes. LogDirLockedError."""
         ...
 
 
@@ -272,7 +272,7 @@ def sync_and_close(files: list[File]) -> None:
 
 
 class Holder(Protocol):
-    """Whoever has a file synced by others (`OsFile.hold`)."""
+    """A flush that other threads run: it holds a file until they have synced it (`OsFile.hold`)."""
 
     def wait(self) -> None:
         """Wait until that is done and the file released; any thread."""
@@ -282,8 +282,8 @@ class Holder(Protocol):
 class OsFile:
     """A file of the operating system.
 
-    Who wants it synced without waiting holds it meanwhile (`hold`). Syncing or closing it then
-    waits for the holder first, as it does for a sync by another thread.
+    A flush that has it synced without waiting holds it meanwhile (`hold`). Syncing or closing it
+    then waits for the holder first, as it does for a sync by another thread.
     """
 
     __slots__ = ("_descriptor", "_holder", "_page_cache", "_sync_lock", "path")

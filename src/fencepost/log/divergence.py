@@ -22,7 +22,7 @@ about a log that ends at `fetch_offset`, its last record of epoch `last_fetched_
 "Fetch" there is `fetch_offset`. Of g Kafka's partitions answer OFFSET_OUT_OF_RANGE (their caller
 names no epoch and hears of -1), Kafka's quorum its log's end.
 
-The follower hears (epoch, end offset) and cuts its log at `truncation_target`:
+The follower gets (epoch, end offset) and cuts its log at `truncation_target`:
 
 |   | the leader's answer                     | cut at                                         |
 |---|-----------------------------------------|------------------------------------------------|

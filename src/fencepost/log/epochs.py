@@ -15,9 +15,9 @@ log that was emptied still knows the epoch of its last record.
 
 The file, `leader-epoch-checkpoint`, is a checkpoint file of `epoch startOffset` lines. It is
 written with the flush that makes the epoch's records durable, not with every assignment: an epoch
-that was lost with all its records is known to nobody. What the file lacks after a crash is found
-again in the log, whose batches carry their epochs; what it has too much is cut off at the log's
-end. `version` counts changes, so that whoever writes the file knows whether it must.
+whose records were all lost is not needed. What the file lacks after a crash is found again in the
+log, whose batches carry their epochs; what it has too much is cut off at the log's end. `version`
+counts changes, so that a flush knows whether it must write the file.
 
 A log may have seen a million epochs: two arrays hold them, 12 bytes an epoch, look-ups bisect them,
 a cut takes off one end, and the file is read and written with a few calls for all lines.

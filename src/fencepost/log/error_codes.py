@@ -28,7 +28,7 @@ from fencepost.log.errors import (
 from fencepost.wire.errors import ErrorCode
 
 LOG_ERRORS: Final = (LogError, BatchError, OSError)
-"""Everything that a log raises of which a client has to hear."""
+"""Everything that a log raises and a client gets an error code for."""
 
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (OffsetOutOfRange, ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -40,7 +40,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
 
 
 def error_code_of(error: LogError | BatchError | OSError) -> ErrorCode:
-    """The answer to whoever asked for what a log could not do."""
+    """The error code of the response to a request that a log could not carry out."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code

@@ -1,7 +1,7 @@
 """What can go wrong with logs and their files.
 
 Errors of the disk itself stay `OSError`: `LogFailedError` and `LogDirLockedError` are kinds of it,
-because whoever handles a refusing disk must handle them too. Everything else is a `LogError`.
+because code that handles errors of the disk must handle them too. Everything else is a `LogError`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fencepost.batch.header import BatchHeader
 
 
 def describe(error: Exception) -> str:
-    """An error nobody has foreseen, as text: such ones often say nothing without their type."""
+    """An unexpected error as text: such errors often say nothing without their type."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -87,9 +87,9 @@ class CorruptFileError(LogError):
 class DurableDataLostError(CorruptFileError):
     """Records that had been made durable are gone or damaged.
 
-    A crash cannot do that, so the log is not opened: whoever is in charge decides whether to
-    restore it from another replica or to give the records up (`accept_loss=True`). `sound_end` is
-    the offset below which everything is there and sound, where that is known.
+    A crash cannot do that, so the log is not opened: the operator decides whether to restore it
+    from another replica or to give the records up (`accept_loss=True`). `sound_end` is the offset
+    below which everything is there and sound, where that is known.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ dropped the pages, and a second one that succeeds proves nothing.
 
 Most jobs are to sync one open file and no more. Such a job can be handed over to threads that know
 of descriptors alone (`hand_over`, `sync_threads`), instead of being run; `settle` is then given the
-outcome. Until it has been, whoever syncs or closes one of the files waits for it (`OsFile.hold`),
-and finds the log failed if the outcome is an error, exactly as if another thread had run the job.
+outcome. Until then a thread that syncs or closes one of the files waits for it (`OsFile.hold`), and
+finds the log failed if the outcome is an error, exactly as if another thread had run the job.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class FlushJob:
             return
         error = self._threads.wait(self._number)
         if error != TAKEN:
-            with contextlib.suppress(OSError):  # whoever handed it over will hear of it
+            with contextlib.suppress(OSError):  # the thread that handed it over gets the error, too
                 self.settle(error)
 
     def run(self) -> None:

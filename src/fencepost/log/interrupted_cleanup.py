@@ -18,8 +18,8 @@ directory is brought to one side or the other:
 
 A `.swap` replaces segments only if it is sound as a whole and every batch of it is one of theirs
 (`swap_files`). Otherwise the segments count: those renamed to `.deleted` already get their
-names back, and the `.swap` becomes `.swap.aside`, which nobody reads. What a `.swap` replaces is
-unlinked only when that has its name for good.
+names back, and the `.swap` becomes `.swap.aside`, which the node does not read. What a `.swap`
+replaces is unlinked only when that has its name for good.
 
 Snapshots of the metadata log (`<offset>-<epoch>.checkpoint`) are not touched.
 """

@@ -1,8 +1,8 @@
 """Opening one log: one that is not there is begun, another is recovered (`reopening`).
 
-Of a log that nothing is known of and that has no directory, nothing is looked for: whoever creates
-ten thousand partitions waits for three new names each, and for no more. What recovers logs is not
-loaded for it either.
+For a log without a directory, whose checkpoints are 0, no file is looked for: creating ten thousand
+partitions costs three new names each, and no more. The modules that recover logs are not imported
+for it either.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which process holds the record lock on an open file, asked without taking it.
 
-Linux tells (fcntl's F_GETLK); elsewhere nobody is asked.
+Linux says it (fcntl's F_GETLK); on other systems it is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SEEK_SET = 0
 
 
 def lock_holder(descriptor: int) -> int | None:
-    """The id of the process that holds a lock; None if none does, or nobody can be asked. OSError.
+    """The id of the process that holds a lock; None if none does, or it is unknown. OSError.
 
     It is not above 0 for a holder without an id here, such as one outside of this container.
     """

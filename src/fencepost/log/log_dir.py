@@ -409,7 +409,7 @@ class LogDir:
         return name
 
     def unopened(self) -> list[TopicPartition]:
-        """The partitions that are on disk and nobody has opened."""
+        """The partitions on disk whose logs are not open."""
         return [key for key in self.partitions_on_disk() if key not in self.logs]
 
     def topic_id_on_disk(self, topic: str, partition: int) -> Uuid | None:

@@ -207,6 +207,6 @@ def decode_partition_metadata(path: str, data: bytes) -> Uuid:
     if match is None:
         raise CorruptFileError(path, "is not of version 0 with a topic id")
     topic_id = Uuid.from_string(match[1])
-    if str(topic_id) != match[1]:  # its last letter has bits to spare, which nobody sets
+    if str(topic_id) != match[1]:  # its last letter has bits to spare, which are 0
         raise CorruptFileError(path, f"{match[1]} is not how a topic id is written")
     return topic_id

@@ -6,8 +6,8 @@ File layout (`<base>.index`), entries of 8 bytes, big-endian, strictly increasin
     4  int32  where that batch begins in the segment file
 
 An entry is made for the first batch that is appended after more than `index.interval.bytes` since
-the last entry, so the first batch of a segment has none. Whoever looks for an offset starts at the
-last entry not above it and walks batch headers from there.
+the last entry, so the first batch of a segment has none. A look-up of an offset starts at the last
+entry not above it and walks batch headers from there.
 
 The index of the active segment lives in memory and is written out when the segment is closed: it
 can always be made again from the log, and recovery does so. Kafka preallocates the file and maps

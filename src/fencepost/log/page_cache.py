@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A read of what is in the page cache is a copy; of anything else, it waits for the disk, and whoever
-shares the thread waits with it. Linux can be asked for the copy alone (`preadv2` with RWF_NOWAIT).
-Within `PageCache` as a context manager every read of a file does that, and raises NotCachedError
-where it would wait. Nothing has happened then: have the range read on another thread
+A read of what is in the page cache is a copy; of anything else, it waits for the disk, and all
+other work of the thread waits with it. Linux can be asked for the copy alone (`preadv2` with
+RWF_NOWAIT). Within `PageCache` as a context manager every read of a file does that, and raises
+NotCachedError where it would wait. Nothing has happened then: have the range read on another thread
 (`broker.storage.cold_reads`) and do the same again.
 
 Only reads of contents are meant. To open a file is to look its name up, which the kernel seldom
-forgets of a directory that is in use; nobody can ask it not to wait for that.
+forgets of a directory that is in use; Linux cannot be asked not to wait for that.
 
 The compiled `_page_cache` makes that call where it was built, `os.preadv` elsewhere.
 
@@ -37,7 +37,7 @@ _compiled, why_python = load("fencepost.log._page_cache", COMPILED_INTERFACE)
 
 _HAS_CALL: Final = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-_NOBODY: Final = 0
+_NO_THREAD: Final = 0
 
 
 class NotCachedError(Exception):
@@ -62,21 +62,21 @@ class PageCache:
     """
 
     def __init__(self) -> None:
-        self.thread = _NOBODY
-        """Whose reads are not to wait, as `get_ident` says it; 0 for nobody."""
+        self.thread = _NO_THREAD
+        """The thread whose reads must not wait, as `get_ident` says it; 0 for none."""
         self._unsupported: set[str] = set()
 
     def __enter__(self) -> None:
-        assert self.thread == _NOBODY, "one thread at a time"
+        assert self.thread == _NO_THREAD, "one thread at a time"
         self.thread = get_ident()
 
     def __exit__(self, *_: object) -> None:
-        self.thread = _NOBODY
+        self.thread = _NO_THREAD
 
     def read(
         self, path: str, descriptor: int, size: int, position: int
     ) -> bytes | bytearray | None:
-        """As many bytes of an open file as `File.read_at` gives; None where nobody can tell.
+        """As many bytes of an open file as `File.read_at` gives; None where Linux cannot say.
 
         NotCachedError, OSError.
         """

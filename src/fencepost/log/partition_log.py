@@ -10,8 +10,8 @@ How it is looked at and read is `readable_log`, how it grows `appendable_log`; h
 cut, compacted, made durable and closed. What it knows besides is kept by parts of its own:
 `segment_row` (the files), `durability`, `cleaner.owner` (compaction), `rolling`, `health`.
 
-What is durable is told by `recovery_point`: everything below it survives the machine. It moves up
-only in `finish_flush`.
+`recovery_point` says what is durable: everything below it survives the machine. It moves up only in
+`finish_flush`.
 
 The disk may refuse. After a failed sync or cut, and an append that failed and could not be undone,
 the log has failed for good: every further call raises LogFailedError, and the truth is found out by
@@ -103,7 +103,7 @@ class PartitionLog(AppendableLog):
         """
         cache = SegmentCache() if cache is None else cache
         loaded = load_log(disk, cache, directory, config, params)
-        lower = lower_checkpoints or _nobody_to_tell
+        lower = lower_checkpoints or _no_checkpoints
         return cls(disk, directory, topic, partition, config, loaded, lower)
 
     def share(self, cache: SegmentCache) -> None:
@@ -139,7 +139,7 @@ class PartitionLog(AppendableLog):
         inside = segment.base_offset_at(position)
         cut = offset if inside is None else min(offset, inside)
         if cut < self._start_offset or offset < segment.base_offset or not cut:
-            # Nothing is left that anybody may see. Recovery has to know it from a new log.
+            # No record is left that may be read. Recovery has to know it from a new log.
             self.truncate_fully_and_start_at(min(offset, self._start_offset))
             return
         self._prepare_cut(cut, min(cut, self._start_offset))
@@ -355,8 +355,8 @@ class PartitionLog(AppendableLog):
     def begin_close(self) -> FlushJob | None:
         """Write what a clean end needs; the job to be done before `close`, None if there is none.
 
-        A log that nobody has touched needs nothing: what an empty one may lose is made again.
-        Raises LogFailedError, OSError.
+        A log that has not changed needs nothing: what an empty one may lose is made again. Raises
+        LogFailedError, OSError.
         """
         self.check_usable()
         if self._is_changed:
@@ -392,7 +392,7 @@ class PartitionLog(AppendableLog):
         self._row.directory = self._durability.directory = self._cleaner.directory = directory
         for segment in self._row.segments:
             segment.directory = directory
-        self._lower_checkpoints = lower_checkpoints or _nobody_to_tell
+        self._lower_checkpoints = lower_checkpoints or _no_checkpoints
         self.disk.sync_dir(directory.rpartition("/")[0] or "/")
 
     @property
@@ -401,5 +401,5 @@ class PartitionLog(AppendableLog):
         return self._cleaner.is_at_work
 
 
-def _nobody_to_tell(recovery_point: int, start_offset: int) -> None:
+def _no_checkpoints(recovery_point: int, start_offset: int) -> None:
     """A log on its own has no checkpoint that could say too much."""

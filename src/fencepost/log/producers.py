@@ -32,14 +32,14 @@ has no sequence, the next batch must begin at 0.
 | otherwise; also with nothing open: it may come again          | accepted                      |
 |   (KAFKA-19999)                                               |                               |
 
-`update` notes a batch that was appended, whoever wrote it, and `complete_transaction` an end
-marker. Transactions in progress are known by their first offset: the earliest of them bounds what
-readers of committed data may see. So does one that is decided, until its marker is below the high
-watermark: the marker might yet be lost, and another one come in its place.
+`update` notes a batch that was appended, on the leader and on followers, and `complete_transaction`
+an end marker. Transactions in progress are known by their first offset: the earliest of them bounds
+what readers of committed data may see. So does one that is decided, until its marker is below the
+high watermark: the marker might yet be lost, and another one come in its place.
 
 Producers that have been silent for `producer.id.expiration.ms` are forgotten, unless in the midst
-of a transaction. Deleting old segments forgets nobody (KAFKA-5355's lesson: a retry may come later
-than the retention).
+of a transaction. Deleting old segments forgets no producer (KAFKA-5355's lesson: a retry may come
+later than the retention).
 
 Snapshot file (`<offset>.snapshot`: the state up to that offset), big-endian:
 
@@ -363,7 +363,7 @@ class ProducerStates:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Forget everybody; the state is now that of an empty log up to `end_offset`.
+        """Forget all producers; the state is now that of an empty log up to `end_offset`.
 
         Transactions whose markers are below it stay decided: snapshots do not have them.
         """

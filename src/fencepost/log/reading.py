@@ -3,10 +3,11 @@
 Functions of segments and offsets; what may be looked at (the log's start, a high watermark) is the
 caller's to say.
 
-A closed segment may be missing as a whole, or be cut at its end: nobody looks at a start, because
-that would cost two reads per segment. Whoever reads on comes to the next segment from an offset in
-front of it, and learns there that records are missing; they are not passed over in silence. Below
-`gaps_below` they are: compaction has left such gaps in logs of Kafka's, or the loss is accepted.
+A closed segment may be missing as a whole, or be cut at its end: opening a log does not check it,
+because that would cost two reads per segment. A read that goes on to the next segment comes from an
+offset in front of it, and finds there that records are missing; they are not passed over in
+silence. Below `gaps_below` they are: compaction has left such gaps in logs of Kafka's, or the loss
+is accepted.
 """
 
 from __future__ import annotations

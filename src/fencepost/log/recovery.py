@@ -6,8 +6,8 @@ After a clean shutdown the files are what they should be, and only the tail of t
 looked at. After any other end, this holds: what lies below the recovery point was synced; what lies
 above may be there, torn, or missing, file by file and name by name. So everything from the segment
 with the recovery point on is read, and the log ends where the first batch is not whole, not sound
-or does not follow. What was found and kept is synced before anybody is told of it, or a reader
-could see records that the next power cut takes away (KAFKA-10101).
+or does not follow. What was found and kept is synced before the log is used, or a consumer could
+see records that the next power cut takes away (KAFKA-10101).
 
 A sync alone would not do. If one has failed in the process before, the kernel counts its pages as
 written, and the next sync of them succeeds without having written anything. So what lies above the
@@ -106,7 +106,7 @@ class SegmentRecovery:
 
     def find_segments(self) -> None:
         """Settle unfinished business, and name the segments that are there."""
-        if self.report.was_unclean:  # else nobody asks
+        if self.report.was_unclean:  # else it is not needed
             self._is_as_created = set(self.disk.list(self.directory)) <= _NAMES_AS_CREATED
         found = settle(self.disk, self.directory, self._read_segment)
         self.snapshots = found.snapshots
@@ -245,7 +245,7 @@ class SegmentRecovery:
         return following.base_offset - segment.base_offset <= RELATIVE_MAX + 1
 
     def _has_grown(self) -> bool:
-        """Whether somebody has written since the marker of a clean shutdown was.
+        """Whether the log was written to after the marker of a clean shutdown.
 
         Apache Kafka's controllers leave the marker alone: it is their brokers' logs that it is
         about. A metadata log that one of them has led on is read like any that crashed.
@@ -284,7 +284,7 @@ class SegmentRecovery:
         """Refuse a start behind the end of what the files hold.
 
         No start is written down that is not durable, so either records are gone or the number is
-        wrong, which no checksum would tell. Whoever accepts the loss gets the log as it is.
+        wrong, which no checksum would tell. With `accept_loss` the log is opened as it is.
         """
         start_offset, end_offset = self._params.start_offset, last.next_offset
         if end_offset >= start_offset or not self.holds_anything:
@@ -415,7 +415,7 @@ class SegmentRecovery:
                 file.sync()  # though nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes
         if not last.size_bytes:
-            # A log that nobody has written to is closed without writing over these.
+            # If nothing is appended, closing the log does not overwrite these.
             for suffix in SEGMENT_SUFFIXES:
                 if suffix != LOG_SUFFIX and self.disk.exists(last.path(suffix)):
                     self.disk.unlink(last.path(suffix))

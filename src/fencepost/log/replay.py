@@ -46,7 +46,7 @@ def note_batch(
     try:
         records = read_control(batch, check=False)
     except BatchError:
-        records = []  # no marker that anybody could act on; it takes its offsets all the same
+        records = []  # no marker that can be applied; it takes its offsets all the same
     for record in records:
         if isinstance(record.value, EndTxnMarker):
             begun = producers.complete_transaction(placed, record.value.coordinator_epoch)

@@ -1,11 +1,11 @@
 """What the files of a damaged log still tell: every sound batch in them, in front of the damage and
 behind it.
 
-Recovery stops at the first damage, because a log without a gap is all that it may give out. Whoever
-has to know what a log had been reads on: a batch that is sound by its checksum was in the log once,
-wherever it stands. Behind damage the next batch is looked for byte by byte, by what its header must
-look like; so a batch inside of another's records can be taken for one, which says too much and not
-too little.
+Recovery stops at the first damage, because a log without a gap is all that it may give out. This
+module reads on, to find what the log had been: a batch that is sound by its checksum was in the log
+once, wherever it stands. Behind damage the next batch is looked for byte by byte, by what its
+header must look like; so a batch inside of another's records can be taken for one, which says too
+much and not too little.
 
 The offset and the epoch of a batch are not in its checksum. An offset that the bytes of the log do
 not leave room for is not believed.

@@ -32,7 +32,8 @@ def scan(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of the batches from the start that are whole, sound and in order.
 
-    `on_read` is told what was read, and from which position on, before its batches come. OSError.
+    `on_read` is called with what was read, and from which position on, before its batches come.
+    OSError.
     """
     file = disk.open(path)
     try:

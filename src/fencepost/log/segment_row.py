@@ -66,7 +66,7 @@ class SegmentRow:
         self.unsynced: list[tuple[Segment | None, File]] = []
         """Open files that must be synced before the recovery point may pass them."""
         self.names_changed = 0
-        """Counts changes to the directory, for whoever syncs it."""
+        """Counts changes to the directory, for the flush that syncs it."""
         self._deleted: list[tuple[str, int | None]] = []
 
     def __len__(self) -> int:

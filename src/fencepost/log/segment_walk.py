@@ -1,9 +1,9 @@
 """Walking over the batches of a segment's file by their headers.
 
 A walk meets bytes that may be corrupt. A header that cannot be one, or a batch that reaches beyond
-the end of the file, is CorruptFileError: whoever looks for something must not go on with the next
-segment as if this one had ended there. CRCs are not looked at, but for messages of formats v0 and
-v1, whose headers say too little.
+the end of the file, is CorruptFileError: a search must not go on with the next segment as if this
+one had ended there. CRCs are not looked at, but for messages of formats v0 and v1, whose headers
+say too little.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chooses who syncs files: threads in C, or the threads in Python of whoever has none of them.
+"""Chooses what syncs files: threads in C or, without the compiled module, threads in Python.
 
 A flush that has nothing to do but to sync open files (`FlushJob.hand_over`) needs no Python while
 it runs. Done by threads in C it costs the thread that asked one wake-up of another, and being woken
@@ -36,7 +36,7 @@ class SyncThreads(Protocol):
         ...
 
     def submit(self, lane: int, number: int, descriptors: tuple[int, ...]) -> None:
-        """Sync these, one after the other until one fails; nobody may close them meanwhile.
+        """Sync these, one after the other until one fails; they must stay open meanwhile.
 
         `number` must not be that of another which was not taken yet. OSError if no thread can be
         had for it, or all were stopped.

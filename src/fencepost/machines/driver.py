@@ -12,9 +12,9 @@ is never re-entered and sees inputs in the order in which they came to be.
 
 A disk port that raises `OSError` turns into the input `DiskFailed` for that machine; what was still
 to be carried out of the failed step is dropped, because it was decided on the assumption that the
-disk works, and named in that input, so that whoever was to be answered hears something else. Any
-other error that comes out of a step is a mistake of ours: the machine is broken and takes no
-further input, its shell hears of it (`Ports.failed`), and so does whoever fed the input.
+disk works, and named in that input, so that the machine can answer those requests with an error.
+Any other error that comes out of a step is a mistake of ours: the machine is broken and takes no
+further input, `Ports.failed` reports it to the shell, and `feed` raises it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Ports(Protocol):
     def append(self, key: Key, work: Append, wall_ms: int) -> int:
         """Append to the machine's log (page cache is enough); the new end offset. OSError.
 
-        `wall_ms` is what the step was told that decided it: answers carry it (LogAppendTime).
+        `wall_ms` is the time that the step which decided it was given: answers carry it
+        (LogAppendTime).
         """
         ...
 
@@ -166,7 +167,7 @@ class Driver:
     def feed(self, key: Key, input_: Any) -> None:
         """Step the machine with `input_`; at once, or after the step that is being carried out.
 
-        Raises what nobody foresaw, once all that waits has had its turn.
+        Raises the first unexpected error of a step, once all inputs that wait have had their turn.
         """
         self._queue.append((key, input_))
         if self._running:
@@ -187,8 +188,8 @@ class Driver:
     def drain(self, key: Key) -> None:
         """Step the machine now with all that waits for it, although others were first.
 
-        For whoever removes it next: what it was told before must not be lost. Not to be called from
-        within a step of its own.
+        Called before the machine is removed: inputs that were fed before must not be lost. Not to
+        be called from within a step of its own.
         """
         while waiting := [entry for entry in self._queue if entry[0] == key]:
             self._queue = deque(entry for entry in self._queue if entry[0] != key)
@@ -196,7 +197,7 @@ class Driver:
                 self._step(key, input_)
 
     def persisted(self, key: Key, end_offset: int) -> None:
-        """The shell's flush is done: release what waited for it, then tell the machine."""
+        """The shell's flush is done: release what waited for it, then feed the machine."""
         hosted = self._hosted.get(key)
         if hosted is None:
             return
@@ -213,12 +214,12 @@ class Driver:
             self.feed(key, DiskFailed(reason))
 
     def disk_has_failed(self, key: Key) -> bool:
-        """Whether the machine was told that its disk has refused, and is offline for that."""
+        """Whether the machine got `DiskFailed`, and is offline for that."""
         hosted = self._hosted.get(key)
         return hosted is not None and hosted.disk_has_failed
 
     def is_broken(self, key: Key) -> bool:
-        """Whether a step of the machine has ended in an error that nobody foresaw."""
+        """Whether a step of the machine has ended in an unexpected error."""
         hosted = self._hosted.get(key)
         return hosted is not None and hosted.is_broken
 
@@ -253,10 +254,11 @@ class Driver:
         self._ports.stepped(key, hosted.machine)
 
     def _break(self, key: Key, hosted: _Hosted, error: Exception) -> None:
-        """A step ended in an error that nobody foresaw.
+        """A step ended in an unexpected error.
 
         What the machine takes for done and what is done may differ from now on, so it goes no
-        further: whoever runs it is told, and of what still comes it hears only of its disk.
+        further: its shell is called (`Ports.failed`), and of later inputs it gets `DiskFailed`
+        alone.
         """
         hosted.held.clear()
         if hosted.is_broken:
@@ -265,7 +267,7 @@ class Driver:
         try:
             self._ports.failed(key, f"{type(error).__name__}: {error}")
         except Exception as another:  # noqa: BLE001 - it must not hide the first
-            error.add_note(f"and whoever runs the machine: {another!r}")
+            error.add_note(f"and its shell failed, too: {another!r}")
 
     def _carry_out(self, key: Key, hosted: _Hosted, effect: Effect) -> None:
         kind = type(effect)

@@ -11,9 +11,9 @@ What must wait for the disk is a different type from what may go at once:
 * `Persist` names the work for the disk. `Append` goes to the page cache at once and becomes
   durable later; the machine hears of it as `Persisted(end_offset)`. `Truncate` and `WriteState` are
   durable before the next effect of the same step is carried out. `StoreSnapshot` writes to a
-  partial file that nobody reads and need not be durable; `InstallSnapshot` is carried out whole or
-  not at all, perhaps later, and the machine hears what became of it. `DropPrefix` moves the start
-  of the log at once; the files below it may go at leisure.
+  partial file that is not read and need not be durable; `InstallSnapshot` is carried out whole or
+  not at all, perhaps later, and the machine gets the result as an input. `DropPrefix` moves the
+  start of the log at once; the files below it may go at leisure.
 * `Send` leaves at once. `SendAfterPersist` is held until everything this machine appended before
   it is durable.
 * `Reply` answers a waiting request at once. A machine whose answer depends on durability keeps the
@@ -72,7 +72,7 @@ class StoreSnapshot(Struct, frozen=True):
 
     Position 0 starts again, throwing away what there was of this or another snapshot; any other is
     the size that the partial file has. `size_bytes` is what the leader says it has in all. Where
-    that cannot be, the machine is told with `SnapshotRefused`.
+    that cannot be, the machine gets `SnapshotRefused`.
     """
 
     snapshot_id: SnapshotId
@@ -85,9 +85,9 @@ class InstallSnapshot(Struct, frozen=True):
     """Put the partial file in place of the log, if it is a whole and sound snapshot.
 
     It is checked (header, footer, every CRC), synced, renamed, its directory is synced; then the
-    log is emptied and starts at the snapshot's end. The machine is told with `SnapshotInstalled`
-    or `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone.
-    With `keeps_log` the log has all of it and more, and stays as it is.
+    log is emptied and starts at the snapshot's end. The machine gets `SnapshotInstalled` or
+    `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone. With
+    `keeps_log` the log has all of it and more, and stays as it is.
     """
 
     snapshot_id: SnapshotId

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A broker has one AlterPartition request in flight, with all partitions that wanted something when it
 was sent. What is asked for meanwhile waits for its answer and goes with the next. A partition has
-one place in the queue: who asks for something else has thought better of it, and what is not asked
-for any more when its turn comes is left out.
+one place in the queue: a later proposal of its machine replaces an earlier one, and one that the
+machine has withdrawn when its turn comes is left out.
 
 An answer goes to the machine together with what was asked, so that it can tell whether it still
 asks for that. What becomes of errors:

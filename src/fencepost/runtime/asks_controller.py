@@ -1,4 +1,4 @@
-"""The way to the active controller, as far as those who ask it have to know it."""
+"""The way to the active controller, as far as its callers have to know it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The authorizer at work: it answers what handlers ask, and tells of its decisions.
+"""The authorizer at work: it answers what handlers ask, and records its decisions.
 
-Decisions are `machines.authorizer`'s. Each is counted. What a client has asked for is told to an
-audit sink, if there is one, and to the log as Kafka's line: a refusal at INFO, the rest at DEBUG.
-A question that only chooses what an answer contains is told to neither.
+Decisions are `machines.authorizer`'s. Each is counted. What a client has asked for is recorded by
+an audit sink, if there is one, and in the log as Kafka's line: a refusal at INFO, the rest at
+DEBUG. A question that only chooses what an answer contains is recorded in neither.
 
 A client that is refused again and again for the same resource has a line in the log now and then,
 which says how many were left out; and no clients together have more lines than `admit` lets
@@ -58,7 +58,7 @@ class NodeAuthorizer:
         self.version = machine.version
         """Another object after every change of the ACLs."""
         self.sink: AuditSink | None = None
-        """Where decisions are told; None: nowhere."""
+        """Where decisions are recorded; None: nowhere."""
         self.allowed = 0
         """How many questions were answered yes."""
         self.denied = 0
@@ -81,7 +81,7 @@ class NodeAuthorizer:
             self.on_changed()
 
     def loaded(self) -> None:
-        """What `learn` was told is all that is committed: all clients may be served."""
+        """What `learn` was given is all that is committed: all clients may be served."""
         if not self.machine.is_ready:
             self.machine.loaded()
             self.on_loaded()
@@ -118,7 +118,7 @@ class NodeAuthorizer:
 
     @property
     def _tells_all(self) -> bool:
-        """Whether what is allowed is told, too."""
+        """Whether what is allowed is recorded, too."""
         return self.sink is not None or log.isEnabledFor(logging.DEBUG)
 
     # -- telling -------------------------------------------------------------------------------

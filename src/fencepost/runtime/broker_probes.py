@@ -95,7 +95,8 @@ class BrokerProbes:
         return sorted(self._suspects)
 
     def look(self) -> None:
-        """After every step of the quorum machine: a new active controller has heard of nobody."""
+        """After every step of the quorum machine: a new active controller has had no heartbeats
+        yet, so it probes every broker."""
         controller = self._host.controller
         is_active = controller is not None
         if is_active == self._was_active:
@@ -123,14 +124,14 @@ class BrokerProbes:
             )
 
     def disconnected(self, connection: object) -> None:
-        """A connection was closed, by whomever."""
+        """A connection was closed, at either end."""
         found = [id_ for id_, known in self._connections.items() if known is connection]
         for broker_id in found:
             del self._connections[broker_id]
             self._suspect(broker_id)
 
     def close(self) -> None:
-        """Probe nobody any more."""
+        """Stop probing."""
         for broker_id in list(self._suspects):
             self._drop(broker_id)
         self._connections.clear()

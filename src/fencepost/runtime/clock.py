@@ -1,12 +1,12 @@
 """The two clocks of a node, and what each of them is for.
 
-`now_ms` is monotonic: it begins anywhere, goes forward only, and stops for nobody who sets the time
-of day. Timers, deadlines, sessions, lags and delays are reckoned with it; it means nothing on
+`now_ms` is monotonic: it begins anywhere, goes forward only, and does not change when the time of
+day is set. Timers, deadlines, sessions, lags and delays are reckoned with it; it means nothing on
 another node or after a reboot, so it is never written down nor sent.
 
-`wall_ms` is the time of day, milliseconds since the Unix epoch. Anybody may set it to anything at
-any moment. It is read where a timestamp is stamped (LogAppendTime, commit timestamps, batches of
-the node's own) and where the age of what has one is judged (retention, `segment.ms`, producer ids,
+`wall_ms` is the time of day, milliseconds since the Unix epoch. It may be set to anything at any
+moment. It is read where a timestamp is stamped (LogAppendTime, commit timestamps, batches of the
+node's own) and where the age of what has one is judged (retention, `segment.ms`, producer ids,
 committed offsets, snapshots). Nothing that a request or another node waits for goes by it.
 
 Where both are at hand, names tell them apart: `now_ms` and `deadline_ms` are of the first clock,

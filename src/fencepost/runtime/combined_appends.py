@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Whoever has a batch ready gives it to `add`; nothing happens to it before `settle`, which is called
-when the turn of the event loop ends (`read_done` and `soon` see to that), when enough has been
-collected, and before any other kind of request is handled, so that requests of a connection take
-effect in their order. Then each partition's machine hears of all its batches at once
+The handlers of Produce give each batch to `add`; nothing happens to it before `settle`, which is
+called when the turn of the event loop ends (`read_done` and `soon` see to that), when enough has
+been collected, and before any other kind of request is handled, so that requests of a connection
+take effect in their order. Then each partition's machine gets all its batches at once
 (`ProduceGroup`). Under load that is most of what an append costs: the step, the write and the flush
 request are shared. A client that is alone need not wait for others: what it sent is settled when it
 has been read.
@@ -19,8 +19,8 @@ milliseconds, and a client can have each of its batches do it, so the loop looks
 them. Where the segment has no room for a group all the same, its batches are appended one by one,
 with the files that each needs opened before (`open_files`).
 
-What is usual need not be looked at one by one: whoever has plain batches puts them into a block
-(`block_for`), which has nothing but such of one acks and one timeout, and is a group of its own
+Plain batches are not handled one by one: `ProduceInBlocks` puts them into a block (`block_for`),
+which has nothing but plain batches of one acks and one timeout, and is a group of its own
 (`ProduceBlock`). Blocks and other groups of a partition are settled in the order in which they were
 begun, so that batches keep theirs.
 
@@ -107,15 +107,15 @@ class CombinedAppends:
         self._groups: dict[HostedPartition, Any] = {}
         """A `_Group`, or a block."""
         self.open_blocks: dict[bytes, Any] = {}
-        """For whoever fills blocks, to remember them by what clients call their partitions."""
+        """The blocks that `ProduceInBlocks` fills, by what clients call their partitions."""
         self._size_bytes = 0
         self._is_scheduled = False
         self._last_reader = -1
 
     def add(self, hosted: HostedPartition, produce: Produce, fail: Callable[[], None]) -> None:
-        """Have the partition's machine take `produce`, whose token hears what became of it.
+        """Have the partition's machine take `produce`, whose token gets the result.
 
-        Who calls it sees to it that `read_done` or `settle` is called, too. `fail` is called
+        The caller sees to it that `read_done` or `settle` is called, too. `fail` is called
         instead if the machine breaks down over it.
         """
         batch, acks, token, deadline_ms, ticket = produce
@@ -154,8 +154,8 @@ class CombinedAppends:
         on_told: Callable[..., None],
     ) -> Any:
         """The `_produce.Block` that takes the partition's next plain batches, whose requests have
-        such acks and timeout. The topic must store what producers send. `on_told` hears what
-        became of it, or of a part of it. Whoever fills it calls `filled`."""
+        such acks and timeout. The topic must store what producers send. `on_told` is called with
+        the result of it, or of a part of it. The caller, which fills it, calls `filled`."""
         block = self._open_block(hosted, acks, timeout_ms)
         if block is not None:
             return block
@@ -270,13 +270,13 @@ class CombinedAppends:
     def _newest_ms(self, hosted: HostedPartition, wall_ms: int) -> int:
         try:
             return hosted.log.newest_collected_ms(wall_ms)
-        except OSError:  # whoever appends will hear of it
+        except OSError:  # the append raises it, too
             return NO_MS
 
     def _has_room(self, hosted: HostedPartition, batches: Sequence[RecordBatch]) -> bool:
         try:
             return hosted.log.has_room_for(batches, self._clocks.wall_ms())
-        except OSError:  # whoever appends will hear of it
+        except OSError:  # the append raises it, too
             return False
 
     def _feed_one(self, hosted: HostedPartition, produce: Produce) -> None:

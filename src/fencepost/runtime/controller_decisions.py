@@ -1,8 +1,8 @@
 """Which decision of the controller each request of a broker or a controller is.
 
-Nothing but the time is added to them, so whoever serves them, a node's listener or a simulated
-network, serves them alike. What else a controller decides wants chance (ids of topics, where
-placement begins) and is `broker/cluster/controller_service.py`'s.
+Nothing but the time is added to them, so a node's listener and a simulated network serve them
+alike. Other decisions of the controller need random numbers (ids of topics, where placement begins)
+and are made in `broker/cluster/controller_service.py`.
 """
 
 from __future__ import annotations

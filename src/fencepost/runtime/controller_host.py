@@ -5,7 +5,7 @@ Theory of operation
 -------------------
 `submit` lets the controller decide at once. Its records are applied to the controller's own state
 immediately, so that the next decision builds on them, and go to the metadata log as one batch. The
-caller hears of it when the batch is committed and the node's image has it. A decision without
+caller gets the reply when the batch is committed and the node's image has it. A decision without
 records is answered when everything decided before it is committed, because it may rest on that
 ("the topic exists" must not be said of a topic whose creation may still fail).
 
@@ -13,12 +13,12 @@ Batches are handed to the quorum machine at the offset that their decisions coun
 decided while some are on their way follows when those are committed, all at once. If batches are
 refused, or lost with the leadership, the controller's state is ahead of the log. Then they are void
 and so is all that was decided behind them, for it was built on them and has not been handed over.
-Callers are told the error: what they asked for has not happened or, after a lost leadership, may or
-may not happen. The controller is thrown away and built again from the committed image, once all
-that is in the log is committed; until then callers hear NOT_CONTROLLER (KAFKA-13100).
+Callers get the error: what they asked for has not happened or, after a lost leadership, may or may
+not happen. The controller is thrown away and built again from the committed image, once all that is
+in the log is committed; until then callers get NOT_CONTROLLER (KAFKA-13100).
 
 A node decides only while its quorum machine leads with an epoch of which something is committed;
-before, and after, callers hear NOT_CONTROLLER.
+before, and after, callers get NOT_CONTROLLER.
 
 The first decision of a new controller is its own: a metadata transaction that its predecessor has
 left unfinished is aborted, and a cluster without features gets its first records (KIP-868). What is
@@ -59,7 +59,7 @@ from fencepost.wire.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000
-"""Callers that may wait for their records to be committed; more hear THROTTLING_QUOTA_EXCEEDED."""
+"""Callers that may wait for their records to be committed; more get THROTTLING_QUOTA_EXCEEDED."""
 
 Decide = Callable[[Controller], Decision]
 
@@ -325,7 +325,7 @@ class ControllerHost:
         self._controller = None
 
     def _give_up(self) -> None:
-        """Another controller decides: whoever waits may ask it."""
+        """Another controller decides: requests that wait are answered with NOT_CONTROLLER."""
         if self._epoch < 0:
             return
         is_in_order = self._metadata.machine.role is Role.RESIGNED
@@ -410,7 +410,7 @@ class ControllerHost:
 
 
 def _ignore(error: ErrorCode, reply: Any) -> None:
-    """Nobody waits: what did not come to be is decided again when it is due."""
+    """No request waits for it; what was not committed is decided again when it is due."""
 
 
 def _note_fenced(error: ErrorCode, fenced: int | None) -> None:

@@ -1,19 +1,18 @@
-"""The one way to do long work without keeping the event loop from everybody else.
+"""The one way to do long work without keeping the event loop from other work.
 
 Work that may take long is a generator (`Pieces`): it yields between two pieces, or yields a future
 when it has to wait for a thread. What is small is done when `begin` returns.
 
 Theory of operation
 -------------------
-A node has one `Scheduler`, and whoever has long work has a `Lane` of it: the requests of a
+A node has one `Scheduler`, and each kind of long work has a `Lane` of it: the requests of a
 listener, changes of partitions, coordinators that load, housekeeping. One turn of the event loop
 takes `TURN_S` and a piece, however much there is to do: the lane whose turn it is works for so long
 and goes behind the others that have work, then all connections and timers come first. Within a lane
-it is the same: whoever is first works until the time is up, and goes to the end. So a hundred
-clients with long requests delay everybody else as much as one does, share what is left among them,
-and keep nobody's partitions from being opened. What begins is worked on at once, for
-`FIRST_TURN_S`; all that begins in one turn of the event loop for `FIRST_TURNS_S`, and what comes
-later does one piece.
+it is the same: the first work runs until the time is up, and goes to the end. So a hundred clients
+with long requests delay other clients as much as one does, share what is left among them, and do
+not keep partitions from being opened. What begins is worked on at once, for `FIRST_TURN_S`; all
+that begins in one turn of the event loop for `FIRST_TURNS_S`, and what comes later does one piece.
 
 Work for which order matters is given to an `InOrder`, which begins the next when one is done.
 
@@ -44,11 +43,11 @@ Pieces = Generator["Future[Any] | None", None, T]
 """Work in pieces: yields None between two, or the future of a thread that it waits for."""
 
 FIRST_TURN_S: Final = 0.0005
-"""How long work is done at once when it begins, whoever else waits."""
+"""How long work is done at once when it begins, whatever else waits."""
 FIRST_TURNS_S: Final = 0.002
 """How long, together, all work that begins before the event loop comes round again."""
 TURN_S: Final = 0.001
-"""How long work is done before everybody else comes first."""
+"""How long work is done before connections and timers come first."""
 PIECES_AT_ONCE: Final = 100
 """Pieces of work in order that are done at once when nothing is before it, however long each is."""
 
@@ -100,7 +99,7 @@ class LoopPort(Protocol):
     """What the scheduler needs of an event loop; asyncio's are one."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object:
-        """Call back when everybody else has come first."""
+        """Call back in a later turn, behind what is ready now."""
         ...
 
     def call_soon_threadsafe(self, callback: Callable[[], None], /) -> object:
@@ -144,7 +143,7 @@ class Scheduler:
         self._is_new_turn_scheduled = False
 
     def lane(self) -> Lane:
-        """A share of its own for somebody's work."""
+        """A new lane, with a share of its own."""
         return Lane(self)
 
     def has_work(self, lane: Lane) -> None:
@@ -267,7 +266,7 @@ class Lane:
 
     def _wake(self, work: _Work | Callable[[], None]) -> None:
         """A thread is done with what was waited for; called in the thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no work waits any more
             self._scheduler.loop.call_soon_threadsafe(lambda: self._put(work))
 
     def _put(self, work: _Work | Callable[[], None]) -> None:

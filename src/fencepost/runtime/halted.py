@@ -76,8 +76,8 @@ HaltSource = Callable[[], Iterable[HaltedReplica]]
 class HaltedReplicas:
     """All that stand still, as the parts of the broker know of them.
 
-    `at_once` is asked whenever somebody wants to know, `lasting` by `look` alone: it may have to
-    look at every replica.
+    `at_once` is called by `now` each time, `lasting` by `look` alone: it may have to look at every
+    replica.
     """
 
     def __init__(

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 The replica's log is copied into a `-future` directory beside the partitions of the target, in
-pieces between which everybody else has a turn, until the copy is near the log's end and durable.
-How near grows from nothing to `NEAR_BYTES`, so that only a log that grows faster than it is copied
-and synced makes anybody wait. Then the controller is told that the replica is in the target, and
-when the metadata say so, the rest is copied and synced in one turn of the event loop, and the copy
-takes the log's place: it gets the partition's name, and the old log is renamed to be deleted. The
-order makes sure that a crash at any point leaves one log that counts:
+pieces between which other work has its turn, until the copy is near the log's end and durable. How
+near grows from nothing to `NEAR_BYTES`, so that clients wait only for a log that grows faster than
+it is copied and synced. Then the target is reported to the controller as the replica's directory,
+and when the metadata say so, the rest is copied and synced in one turn of the event loop, and the
+copy takes the log's place: it gets the partition's name, and the old log is renamed to be deleted.
+The order makes sure that a crash at any point leaves one log that counts:
 
 | crash                                   | found at the next start               | then           |
 |-----------------------------------------|---------------------------------------|----------------|
@@ -18,11 +18,11 @@ order makes sure that a crash at any point leaves one log that counts:
 | when the old one is renamed, too        | the new log                           |                |
 
 A move ends when another target is asked for, the target is where the replica is, the partition goes
-away, or one of the directories fails. Then the copy is removed, and if the controller has been told
-of the target already, it is told again where the replica is.
+away, or one of the directories fails. Then the copy is removed, and if the target was reported to
+the controller already, the replica's directory is reported again.
 
-The log is not compacted meanwhile. Old logs stay readable for a while, for those who read them
-at the time. Driven by whoever runs the node, over ports; no asyncio here.
+The log is not compacted meanwhile. Old logs stay readable for `OLD_LOGS_MS`, for reads that have
+begun. The node drives it over ports; no asyncio here.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
 NEAR_BYTES: Final = 1024 * 1024
-"""How much may be left to copy and sync while everybody waits, in the end."""
+"""How much may be left to copy and sync, in the end, while the event loop waits."""
 NEARER_BYTES: Final = 4 * 1024
 """How much it is at the second look, after nothing at the first."""
 WAIT_MS: Final = 20
 PREFERRED_MAX: Final = 10_000
 OLD_LOGS_MS: Final = 60_000
-"""How long a log that was replaced can be read by whoever was at it."""
+"""How long reads that began before a log was replaced can go on with it."""
 _ANY_UNIQUE: Final = "0" * 32
 
 
@@ -119,7 +119,8 @@ class Move(Struct, eq=False):
         return self.copying.copy
 
     def is_near(self) -> bool:
-        """Whether so little is left that everybody may wait for it; if not, it may be more then."""
+        """Whether so little is left that the event loop may wait for it; if not, next time more
+        may be."""
         assert self.copying is not None, "it is open"
         if self.copying.left_bytes(self.near_bytes + 1) <= self.near_bytes:
             return True
@@ -140,7 +141,7 @@ class LogDirMoves:
         preferred: dict[TopicPartition, Any],
         is_cordoned: Callable[[str], bool],
     ) -> None:
-        """`preferred` is where replicas go that are not here yet, as somebody has asked for.
+        """`preferred` is where replicas go that are not here yet, as AlterReplicaLogDirs asked.
 
         `is_cordoned` says of a directory's path whether it takes new replicas (KIP-1066).
         """
@@ -348,7 +349,7 @@ class LogDirMoves:
     # -- where it stands -----------------------------------------------------------------------
 
     def _is_stale(self, move: Move) -> bool:
-        """Whether nobody wants the move any more."""
+        """Whether the move has lost its purpose: over, target offline, or the partition gone."""
         hosted = move.hosted
         return (
             move.is_over

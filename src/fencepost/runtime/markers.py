@@ -16,10 +16,10 @@ committed, and that offsets which the transaction brought count from now on, or 
 | 75 UNKNOWN_LEADER_EPOCH              | this node knows of no coordinator with so late an epoch   |
 
 A coordinator's epoch is the leader epoch of its partition of `__transaction_state`, so no marker
-can have a later one than all of them, unless this node has not heard of an election yet: then the
-coordinator comes again. Kafka takes any. Whoever writes a marker with a mistaken epoch (2^31-1,
-say) then makes the partition refuse the producer's own coordinator, and the transaction never
-completes.
+can have a later one than all of them, unless this node has not applied the metadata of an election
+yet: then the coordinator sends the marker again. Kafka takes any epoch. There a tool that writes a
+marker with a mistaken epoch (2^31-1, say) makes the partition refuse the producer's own
+coordinator, and the transaction never completes.
 
 Markers for `__consumer_offsets` are written by the groups' coordinator, in the order of its
 commits. Requests are worked on in pieces of one marker. Entries of one producer are answered

@@ -6,9 +6,9 @@ A machine is hosted together with its log (`host`). Appends go to that log's pag
 token is a function of one argument, called with the value. After every step the machine's watcher
 is called, which is how the rest of the node learns that a high watermark or a role moved.
 
-Clocks, timers, threads and the network belong to whoever runs the node: a broker process adds them
-with asyncio (`broker.loop.ports`), the simulator with a queue and a seed. Both carry out with this
-class what machines ask of the disk, so that the simulator tries the code that the broker runs.
+A subclass adds clocks, timers, threads and the network: a broker process with asyncio
+(`broker.loop.ports`), the simulator with a queue and a seed. Both carry out with this class what
+machines ask of the disk, so that the simulator tries the code that the broker runs.
 
 Exceptions: OSError from a log belongs to the driver, which tells the machine. Anything that a reply
 or watcher raises is logged with its traceback and goes no further, so that one request's trouble
@@ -117,7 +117,7 @@ class MachinePorts(ABC):
         self._hosts: dict[Hashable, Hosted] = {}
         self._on_failed = on_failed
 
-    # -- left to whoever runs the node -------------------------------------------------------
+    # -- left to the subclass ----------------------------------------------------------------
 
     @abstractmethod
     def request_flush(self, key: Hashable) -> None:
@@ -125,7 +125,7 @@ class MachinePorts(ABC):
 
     @abstractmethod
     def forget_flush(self, key: Hashable) -> None:
-        """The machine is gone: what was still to be flushed for it is nobody's business."""
+        """The machine is gone: nothing is flushed for it any more."""
 
     @abstractmethod
     def send(self, key: Hashable, to: Any, message: Any) -> None:
@@ -136,11 +136,11 @@ class MachinePorts(ABC):
     ) -> None:
         """Run what takes long, and then `done` with what it raised, on the node's own thread.
 
-        Here at once; whoever has threads uses one.
+        Here at once; a subclass that has threads uses one.
         """
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - it is told
+        except Exception as error:  # noqa: BLE001 - `done` gets it
             done(error)
         else:
             done(None)
@@ -241,7 +241,7 @@ class MachinePorts(ABC):
         """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
         try:
             self._hosts[key].log.repair_batch(work.offset, work.batch)
-        except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
+        except (CorruptFileError, ValueError) as error:  # reading it meets it again
             log.error("cannot repair the batch at offset %d of %s: %s", work.offset, key, error)
 
     def _snapshots(self, key: Hashable) -> SnapshotPort:

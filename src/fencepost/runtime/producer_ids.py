@@ -2,11 +2,11 @@
 
 An id must never be given twice in the life of a cluster, so they come from the metadata log: the
 controller writes down the start of the next block and only then gives the block away (KIP-730). A
-node uses its block up, one id at a time, without asking anybody; what is left of it when the node
-stops is lost, which costs nothing.
+node uses its block up, one id at a time, without asking the controller; what is left of it when the
+node stops is lost, which costs nothing.
 
-While a block is being fetched callers wait, and if that fails they are all told, also when the
-controller's answer makes no sense: the next caller asks again.
+While a block is being fetched callers wait, and if that fails all of them get the error, also when
+the controller's answer makes no sense: the next caller asks again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OnProducerId = Callable[[ErrorCode, int], None]
 OnBlock = Callable[[ErrorCode, int, int], None]
 
 MAX_WAITING = 10_000
-"""Callers that may wait for a block; the next is told to come again."""
+"""Callers that may wait for a block; the next is refused, and retries."""
 
 
 class ProducerIds:

@@ -88,7 +88,7 @@ class Registrations:
             self._ports.driver.feed(key, MetadataApplied(image))
 
     def note_leader(self, leader_id: int) -> None:
-        """Look who leads the quorum, -1 for nobody: after every step of its machine."""
+        """Note the quorum's leader, -1 for none: after every step of its machine."""
         if leader_id != self._controller_id:
             self._controller_id = leader_id
             for key in self._hosted:
@@ -103,7 +103,7 @@ class Registrations:
 
 _STOPPING: Final = (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN)
 NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
-"""What is heard when no controller is active, or reached."""
+"""The errors of requests while no controller is active, or none can be reached."""
 
 
 class _ErrorReport:

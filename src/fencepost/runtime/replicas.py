@@ -9,16 +9,16 @@ in the image; after that only its machine hears of changes. What concerns many p
 in steps, among which others have their turns (`cooperative`); until a partition's comes, it is one
 that another node may have (NOT_LEADER_OR_FOLLOWER), as it is while metadata travel between nodes.
 
-Where logs are kept and how they are opened, and what configs are in force for a topic, is the
-business of whoever runs the node: a broker process has directories, threads and a configuration,
-the simulator one disk. Both run this class.
+The caller decides where logs are kept, how they are opened, and which configs are in force for a
+topic: a broker process has directories, threads and a configuration, the simulator one disk. Both
+run this class.
 
-Who has to know which partitions this node leads (the group coordinator) registers a watcher.
+A coordinator that has to know which partitions this node leads registers a watcher.
 
-A log that fails takes its whole directory with it: the partitions in it are told, answer
-KAFKA_STORAGE_ERROR from then on, and the controller hears which directory is lost. Without the
-directory of the metadata log, or without any other, the node is told to stop. Nothing is retried:
-what is on the disk is found out by recovery, at the next start.
+A log that fails takes its whole directory with it: the partitions in it answer KAFKA_STORAGE_ERROR
+from then on, and the broker reports the offline directory to the controller. Without the directory
+of the metadata log, or without any other, the node stops. Nothing is retried: what is on the disk
+is found out by recovery, at the next start.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class HostedPartition(Struct, eq=False):
     answers_told: int = 0
     """How many answers of leaders its machine was given; `Partition.answers_taken` follows."""
     on_high_watermark: Callable[[], None] | None = None
-    """Who coordinates something by its records wants to know when they are committed."""
+    """Called when the high watermark moves, for the coordinator of the partition's records."""
     traffic: TopicTraffic = field(default_factory=TopicTraffic)
     """What has been written to and read from its topic here."""
     on_log_replaced: Callable[[PartitionLog], None] | None = None
@@ -119,7 +119,7 @@ class HostedPartition(Struct, eq=False):
 
 
 class ReplicaWatcher(Protocol):
-    """Somebody who has to know which partitions this node leads."""
+    """Called when this node begins or ceases to lead a partition."""
 
     def became_leader(self, hosted: HostedPartition, leader_epoch: int) -> None:
         """This node leads the partition, from now on or in a new epoch."""
@@ -436,7 +436,7 @@ class ReplicaManager:
             return
         self.high_watermark_moves += 1
         self.gone_isr_changes.add(hosted.machine.isr_changes)
-        # The machine hears of it first, so that everybody who waits for it is answered.
+        # The machine gets it first, so that all requests that wait for it are answered.
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
         self._ports.driver.drain(hosted.key)  # the metadata log's machine may be in a step
         for watcher in self.watchers:
@@ -458,7 +458,7 @@ class ReplicaManager:
         self._ports.replace_log(hosted.key, partition_log)
         if hosted.on_log_replaced is not None:
             hosted.on_log_replaced(partition_log)
-        self._ports.request_flush(hosted.key)  # so that whoever waits for the old log's hears
+        self._ports.request_flush(hosted.key)  # for what waits for the old log's flush
 
     def _reconfigure(
         self, image: ClusterImage, delta: ImageDelta, configs: TopicConfigs
@@ -512,7 +512,7 @@ class ReplicaManager:
             self.dir_failed(hosted.data_dir, reason)
 
     def dir_failed(self, data_dir: Directory, reason: str) -> None:
-        """A directory has failed: its partitions are told, and answer 56 from now on."""
+        """A directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on."""
         if not data_dir.is_online:
             return
         data_dir.fail(reason)
@@ -572,4 +572,4 @@ def partition_config(config: LogConfig, replica_lag_time_max_ms: int) -> Partiti
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """The callback of an event that the node does nothing about."""

@@ -41,7 +41,7 @@ class ReplicationThrottle:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anybody may be held back at all."""
+        """Whether there is a limit at all."""
         return self._rate.is_limited
 
     def limit(self, bytes_per_second: int) -> None:

@@ -1,8 +1,8 @@
 """What clients and other brokers have written to and read from each topic on this node.
 
 A partition that is hosted here has the counts of its topic at hand (`HostedPartition.traffic`),
-and whoever appends or reads adds to them. They only grow. When the last partition of a topic leaves
-this node its counts go, and what they came to stays in the totals.
+and every append and every read adds to them. They only grow. When the last partition of a topic
+leaves this node its counts go, and what they came to stays in the totals.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ as that node has fewer than `MAX_IN_FLIGHT` requests of ours: so the markers of 
 share a request while one is under way. What this node leads itself goes the same way, to the
 function that handles the request here.
 
-What comes back is told to whoever coordinates (`on_written`), what has to be sent again rests a
+What was written is reported to the coordinator (`on_written`); what has to be sent again rests a
 while and is looked up again: the leader may be another one by then. As soon as the metadata name
 another leader (`image_changed`), what rests or is queued for the old one goes to it, as with
 Kafka's TransactionMarkerChannelManager. A partition of a topic that is gone needs no marker. What
@@ -18,9 +18,10 @@ coordinator sends everything again, with its own epoch.
 Nothing is given up as long as the coordinator is here, so a leader that is away for long holds back
 its transactions and no others. That holds for a leader that knows of a later coordinator or of a
 later epoch of the producer, too. Kafka's coordinator sends it nothing any more, and if it is the
-present coordinator, because somebody else has written a marker there, its transaction stays decided
-for ever. Here the marker is sent again, seldom: it is taken when the partition has forgotten the
-producer (`producer.id.expiration.ms`), or when the coordinator's epoch has passed the other one.
+present coordinator, because another client has written a marker there, its transaction stays
+decided, never completed. Here the marker is sent again, seldom: it is taken when the partition has
+forgotten the producer (`producer.id.expiration.ms`), or when the coordinator's epoch has passed the
+other one.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class _Resting(NamedTuple):
 
 
 class MarkerSender:
-    """See the module docstring. `on_written(transaction, partitions)` hears what is done."""
+    """See the module docstring. `on_written(transaction, partitions)` reports what is written."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class MarkerSender:
         self._leaders = leaders
         self._image = image
         self._warn = warn
-        self.on_written: Callable[[Transaction, frozenset[TopicPartition]], None] = _nobody
+        self.on_written: Callable[[Transaction, frozenset[TopicPartition]], None] = _ignore
         self._endings: dict[str, _Ending] = {}
         self._left: dict[str, int] = {}  # partitions without a marker
         self._queues: dict[int, dict[_Ending, list[TopicPartition]]] = {}
@@ -428,5 +429,5 @@ def _partitions_of(transaction: Transaction) -> list[TopicPartition]:
     ]
 
 
-def _nobody(transaction: Transaction, partitions: Any) -> None:
-    """Nobody coordinates yet."""
+def _ignore(transaction: Transaction, partitions: Any) -> None:
+    """No coordinator is attached yet."""

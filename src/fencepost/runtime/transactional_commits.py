@@ -5,13 +5,13 @@ other: the transaction's coordinator is asked first, or, from v5 on, adds the pa
 (`runtime.transactional_writes`). Then the group's coordinator decides (`machines.group.commits`),
 and the offsets count when the transaction's marker is written there.
 
-Errors are told per partition, in this order: ids without a topic, which name topics from v6 on
+Errors are reported per partition, in this order: ids without a topic, which name topics from v6 on
 (KIP-1319); topics that the client may not read; names without a topic, and partitions that do not
-exist; metadata that are not UTF-8, and could not be kept as they are
-(INVALID_REQUEST); no group id, or one that is not UTF-8; the group's coordinator is elsewhere, or
-loads; what the transaction's coordinator says; what the group's says. What goes wrong on the way to
-the transaction's coordinator is COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking
-again; before v2 it is COORDINATOR_NOT_AVAILABLE.
+exist; metadata that are not UTF-8, and could not be kept as they are (INVALID_REQUEST); no group
+id, or one that is not UTF-8; the group's coordinator is elsewhere, or loads; what the transaction's
+coordinator says; what the group's says. What goes wrong on the way to the transaction's coordinator
+is COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking again; before v2 it is
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class TransactionalCommits:
 
 
 def _for_client(error: ErrorCode, api_version: int) -> ErrorCode:
-    """What a client hears of an error that concerns all offsets of a request."""
+    """The error that a client gets if one concerns all offsets of a request."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM:

@@ -5,11 +5,11 @@ A batch of a transaction that is not open in its partition needs a ticket
 (`runtime.verification`), before it may be appended. `TransactionalWrites.begin` gets both for all
 partitions of a request, with one question to the coordinator, and says of each whether it may be
 written now. Where the transaction is open already, that is at once, unless an earlier request of
-the producer waits for its answer; who would not wait asks `ticket_at_once` first.
+the producer waits for its answer; a caller that must not wait calls `ticket_at_once` first.
 
 What the coordinator says reaches clients as errors that they know (`for_producer`):
 
-| said                                  | a producer hears                                         |
+| said                                  | a producer gets                                          |
 |---------------------------------------|----------------------------------------------------------|
 | PRODUCER_FENCED                       | INVALID_PRODUCER_EPOCH                                   |
 | TRANSACTION_ABORTABLE                 | the same from Produce v11 on, before INVALID_TXN_STATE   |
@@ -104,9 +104,10 @@ class TransactionalWrites:
         asking: Asking,
         leaders: Iterable[Partition],
     ) -> int | None:
-        """The ticket for batches that may be written to these partitions without asking anybody:
-        those that `begin` would permit before it returns. None if somebody has to be asked, or is
-        being asked about an earlier request of the producer, or if one does not lead."""
+        """The ticket for batches that may be written to these partitions without asking the
+        transaction coordinator: those that `begin` would permit before it returns. None if the
+        coordinator has to be asked, or is being asked about an earlier request of the producer, or
+        if one of them is not led here."""
         if asking is not Asking.ADDS and not self._verifies():
             return TICKET_NOT_NEEDED
         adds = asking is Asking.ADDS
@@ -186,7 +187,7 @@ class TransactionalWrites:
 
 
 def for_producer(error: ErrorCode, asking: Asking) -> ErrorCode:
-    """What a producer hears of a coordinator's error; see the module docstring."""
+    """The error that a producer gets for a coordinator's error; see the module docstring."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and asking is Asking.VERIFIES:

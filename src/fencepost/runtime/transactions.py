@@ -1,10 +1,10 @@
 """The transaction coordinators of a node: one for each partition of `__transaction_state` it leads.
 
-A transactional id belongs to the partition that it hashes to, and to whoever leads that
+A transactional id belongs to the partition that it hashes to, and to the broker that leads it
 (`runtime.coordinator.topic`). What a coordinator does is `machines.transaction`, how it is run is
 `runtime.coordinator`. Here it gets what it cannot have by itself: producer ids, which the
-controller gives out, and somebody who carries its markers (`runtime.transaction_markers`). A broker
-and a simulated broker run this class.
+controller allocates, and a sender of its markers (`runtime.transaction_markers`). A broker and a
+simulated broker run this class.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         metadata.on_image(lambda image, delta: markers.image_changed(delta))
 
     def close(self) -> None:
-        """Unload all coordinators; whoever waits is told to look for another one."""
+        """Unload all coordinators; requests that wait are answered with NOT_COORDINATOR."""
         self.markers.close()
         super().close()
 
     # -- for handlers ----------------------------------------------------------------------
 
     def init_producer_id(self, request: InitProducerId, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, `Granted`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, `Granted`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, fresh: int | None, token: Any) -> Decision:
             return machine.decide_init(request, fresh, token, self._ports.wall_ms())
@@ -81,7 +81,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self._submit_with_id(request.transactional_id, decide, on_reply)
 
     def end(self, request: EndTxn, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, `Ended`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, `Ended`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, fresh: int | None, token: Any) -> Decision:
             return machine.decide_end(request, fresh, token, self._ports.wall_ms())
@@ -89,7 +89,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self._submit_with_id(request.transactional_id, decide, on_reply)
 
     def add(self, request: AddPartitions, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, an `ErrorCode`), or (why there is no coordinator, None)."""
+        """`on_reply` gets (NONE, an `ErrorCode`), or (why there is no coordinator, None)."""
 
         def decide(machine: TransactionCoordinator, token: Any) -> Decision:
             return machine.decide_add(request, token, self._ports.wall_ms())
@@ -97,7 +97,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self.submit(request.transactional_id, decide, on_reply)
 
     def verify(self, request: AddPartitions, on_reply: OnReply) -> None:
-        """`on_reply` hears (NONE, an `ErrorCode` for each partition), or (why not, None)."""
+        """`on_reply` gets (NONE, an `ErrorCode` for each partition), or (why not, None)."""
 
         def decide(machine: TransactionCoordinator, token: Any) -> Decision:
             return machine.decide_verify(request, token)

@@ -9,7 +9,7 @@ on, which either looks (`verify_only`) or, for producers that never add partitio
 
 Claims wait for the node that coordinates them. One request to a node is under way at a time, and
 takes along all that have come meanwhile, one of each transactional id. One of a newer epoch takes
-the place of one that waits, which hears INVALID_PRODUCER_EPOCH. A coordinator on this node is asked
+the place of one that waits, which gets INVALID_PRODUCER_EPOCH. A coordinator on this node is asked
 by a call.
 
 A producer's claims are decided in the order in which they came. While one is asked about, further

@@ -45,7 +45,7 @@ from fencepost.wire.errors import ErrorCode
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
 """Kafka's message, which programs compare."""
 ACLS_PER_PIECE: Final = 500
-"""How many are looked at, or told, before others have a turn."""
+"""How many are looked at, or listed, before other work has its turn."""
 _UNREADABLE: Final = "a rule or filter has a code that is 0"
 
 

@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (key 34) v1-2: move replicas to other log directories of this broker.
 
 KIP-113. The answer comes when the copying has begun; DescribeLogDirs tells when it is over. How a
-replica moves is told in `fencepost.runtime.log_dir_moves`. For each partition, the first that fits:
+replica moves is described in `fencepost.runtime.log_dir_moves`. For each partition, the first that
+fits:
 
 | condition                                                                             | error |
 |---------------------------------------------------------------------------------------|-------|

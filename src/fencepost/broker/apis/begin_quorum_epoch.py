@@ -21,5 +21,5 @@ def handle(
     driver: Driver,
     metadata: MetadataHost,
 ) -> None:
-    """Take note of the leader, and say whom this node takes for it."""
+    """Take note of the leader, and answer with the leader that this node follows."""
     ask_machine(driver, metadata, access, CLUSTER_ACTION, context, request)

@@ -104,7 +104,7 @@ def handle(
 def _refusal(
     access: Access, context: RequestContext, permission: Permission, key: str
 ) -> _Found | None:
-    """Why the client is not told who coordinates the key; None if it is."""
+    """Why the client does not get the coordinator of the key; None if it does."""
     if permission is not CLUSTER_ACTION:
         refusal = access.refusal(context, permission, key)
         return _Found(refusal) if refusal else None

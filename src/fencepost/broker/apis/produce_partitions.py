@@ -15,7 +15,7 @@ def find_partition(
     """The partition of a topic's name or id, as it is on the wire; None if it cannot be had, is not
     the client's to write, or is one of the brokers' own.
 
-    A refusal is not told of here, but where the request is read that has it, and refused."""
+    A refusal is not recorded here, but where the request is read that has it, and refused."""
     try:
         named = Uuid(topic) if is_by_id else topic.decode()
     except UnicodeDecodeError:

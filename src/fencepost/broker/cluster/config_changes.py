@@ -51,8 +51,8 @@ Kafka accepts such a change with the prefix of a listener, and the listener does
 operator who takes a mechanism away would believe that no client logs in by it any more.
 """
 
-REFUSING_EVERYBODY: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
-"""Values with which nobody could connect to take them back, not even after a restart.
+REFUSING_ALL_CLIENTS: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
+"""Values with which no client could connect to revert them, not even after a restart.
 
 Kafka accepts them. In a file they are allowed, which can be edited.
 """
@@ -278,7 +278,7 @@ def _check_value(key: str, text: str, settings: Settings) -> None:
             f"{key} cannot change while a broker of a KRaft cluster runs: its listeners are"
             " registered with the controller. Restart it with the new value.",
         )
-    if REFUSING_EVERYBODY.get(key) == value:
+    if REFUSING_ALL_CLIENTS.get(key) == value:
         raise ResourceRefused(
             ErrorCode.INVALID_REQUEST,
             f"{key}={value} would refuse every connection, also those that could take it back.",

@@ -228,8 +228,8 @@ def _create_partitions(asked: _Asked, request: CreatePartitionsRequest) -> Permi
 
 
 def _delete_topics(asked: _Asked, request: DeleteTopicsRequest) -> Permitted:
-    """A topic's name is told only to a client that may describe it; who gives an id that no topic
-    has is answered by the controller."""
+    """A topic's name is given only to a client that may describe it; an id that no topic has is
+    answered by the controller."""
     if asked.may(DELETE_CLUSTER):
         return Permitted(request, [], is_empty=False)
 

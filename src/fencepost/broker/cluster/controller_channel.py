@@ -4,13 +4,14 @@ Theory of operation
 -------------------
 `ask` hands a request to the controller: directly if it is active in this process, without detour or
 delay, otherwise over the network to the leader that the quorum machine knows of. A request is tried
-again, until its time is up, when nobody leads, when the connection breaks, when the answer is
-NOT_CONTROLLER, and at once when another node takes the lead while the old one is still to answer.
+again, until its time is up, when no controller leads, when the connection breaks, when the answer
+is NOT_CONTROLLER, and at once when another node takes the lead while the old one is still to
+answer.
 
 A request may so be carried out twice (the answer was lost, or the leader was deposed after it had
 written). That is for the callers to bear, and they can: a registration names its incarnation, a
-heartbeat and AlterPartition say what should be, a block of producer ids may go to waste, and that a
-topic exists already is no failure to who wanted it to exist.
+heartbeat and AlterPartition say what should be, a block of producer ids may go to waste, and a
+caller that wants a topic to exist does not mind that it exists already.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_TIMEOUT_MS = 5_000
 """How long one controller may take to answer before the request is tried again."""
 MAX_ASKED = 10_000
-"""Requests without an answer; one more hears THROTTLING_QUOTA_EXCEEDED."""
-NOBODY = -1
+"""Requests without an answer; one more is answered THROTTLING_QUOTA_EXCEEDED."""
+NO_LEADER = -1
 
 
 class PeerSender(Protocol):
@@ -124,14 +125,14 @@ class _Asked:
         self.api_version = api_version
         self.wrapping = wrapping
         self.attempt = 0
-        self.sent_to = NOBODY
+        self.sent_to = NO_LEADER
         self.timer: ArmedTimer | None = None
 
 
 class ControllerChannel:
     """`runtime.asks_controller.AsksController`. Without `peers` it is asked only here.
 
-    Whoever makes it calls `note_leader` after every step of the quorum machine.
+    The node calls `note_leader` after every step of the quorum machine.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class ControllerChannel:
         self._now_ms = now_ms
         self._peers = peers
         self._asked: dict[_Asked, object] = {}
-        self._seen: tuple[int, bool] = (NOBODY, False)
+        self._seen: tuple[int, bool] = (NO_LEADER, False)
         self._closed = False
 
     @property
@@ -185,12 +186,12 @@ class ControllerChannel:
             self._try(asked)
 
     def note_leader(self) -> None:
-        """Look who leads: what others were asked, or nobody could be, goes to a new leader now."""
+        """Send a new leader at once all requests that were sent to another, or to none."""
         leader_id, is_local = seen = self._quorum.leader_id, self.is_local
         if seen == self._seen:
             return
         self._seen = seen
-        if leader_id == NOBODY or (leader_id == self._quorum.node_id and not is_local):
+        if leader_id == NO_LEADER or (leader_id == self._quorum.node_id and not is_local):
             return
         for asked in [one for one in self._asked if one.sent_to != leader_id]:
             if asked in self._asked:
@@ -198,7 +199,7 @@ class ControllerChannel:
                 self._try(asked)
 
     def close(self) -> None:
-        """Ask nothing any more; who still waits hears NOT_CONTROLLER."""
+        """Send no more requests; answer those that wait with NOT_CONTROLLER."""
         self._closed = True
         for asked in list(self._asked):
             self._finish(asked, ErrorCode.NOT_CONTROLLER, None)
@@ -241,7 +242,7 @@ class ControllerChannel:
         attempt = asked.attempt
         leader_id = self._quorum.leader_id
         address = None
-        if leader_id not in (NOBODY, self._quorum.node_id):
+        if leader_id not in (NO_LEADER, self._quorum.node_id):
             address = self._quorum.address_of(leader_id)
         if address is None:
             self._try_later(asked)
@@ -281,7 +282,7 @@ class ControllerChannel:
 
     def _failed(self, asked: _Asked, attempt: int) -> None:
         if asked in self._asked and attempt == asked.attempt:
-            asked.sent_to = NOBODY
+            asked.sent_to = NO_LEADER
             if self._peers is None:
                 self._finish(asked, ErrorCode.NOT_CONTROLLER, None)
             else:

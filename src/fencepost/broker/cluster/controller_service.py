@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FillInConfigs = Callable[["CreateTopicsRequest", "CreateTopicsResponse"], None]
 
 AskQuorum = Callable[[Message, Callable[[Message], None]], None]
-"""Takes a request and whom to tell the response."""
+"""Takes a request and the callback for its response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
 FIRST_CREATE_TOKEN_WITH_REQUESTER = 3

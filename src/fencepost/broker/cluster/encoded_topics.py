@@ -1,9 +1,9 @@
 """Topics as they stand in Metadata responses, encoded once for all clients.
 
-What a client is told of a topic follows from the topic and the brokers of one image, the version of
-the API, the listener it came in by, and whether it asked what it may do. The bytes are kept by
-that (`EncodedTopics`), for as long as both parts of the image are the ones they were made of: an
-image that changes elsewhere changes nothing here.
+What a client gets of a topic follows from the topic and the brokers of one image, the version of
+the API, the listener it came in by, and whether it asked what it may do. The bytes are kept by that
+(`EncodedTopics`), for as long as both parts of the image are the ones they were made of: an image
+that changes elsewhere changes nothing here.
 
 A response is put together from bytes that the codec has written: those of a response with
 one topic, or with some partitions of one, cut where the array begins and ends. What stands behind

@@ -1,4 +1,4 @@
-"""Looks whether anybody listens at addresses: the port of `runtime.broker_probes` over asyncio."""
+"""Looks whether listeners refuse connections: the port of `runtime.broker_probes` over asyncio."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ListenerProbe:
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop probing; `on_result` is not called any more."""
         for task in self._tasks:
             task.cancel()
 

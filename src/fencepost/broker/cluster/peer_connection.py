@@ -59,7 +59,7 @@ class Unsupported(str):
 
 
 class PeerRequest:
-    """One request on its way, and whom to tell."""
+    """One request on its way, and its callbacks."""
 
     __slots__ = (
         "_loop",
@@ -93,7 +93,7 @@ class PeerRequest:
 
     @property
     def done(self) -> bool:
-        """Whether somebody has been told."""
+        """Whether it was answered, or given up."""
         return self._on_response is None
 
     def version(self, served: ServedVersions) -> int:
@@ -109,7 +109,7 @@ class PeerRequest:
             _call(on_response, response)
 
     def cancel(self) -> None:
-        """Nobody waits any more; a connection that it is on is closed, and nobody is told."""
+        """Give it up: no callback is called, and a connection that it is on is closed."""
         if not self.done:
             self._on_response = None
             self._timer.cancel()

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 `Peers.send` takes a request and where it goes, and later calls back once: with the response, or
 with the reason why there is none. Losing a request is allowed, answering twice is not. Nothing here
-retries; whoever asks knows whether that makes sense.
+retries; the caller knows whether that makes sense.
 
 A connection carries one request at a time, because some are held back by their receiver for half a
 second (Fetch) and nothing must wait behind them. Another request to the same peer takes a
@@ -15,11 +15,11 @@ connections, so that none of them can be in the way of another.
 A new connection asks for ApiVersions first, logs in where the other nodes' listener wants that, and
 every request goes in the newest version that both
 sides have (`peer_connection`). A peer that cannot be reached is not tried again for a while, longer
-with every failure; what is sent meanwhile fails at once, so that who can ask another node does. A
-peer that answers what cannot be read, or out of turn, is disconnected and not tried again likewise,
-with one log line until it has answered as it should; so is one that closes new connections, over
-and over, when it is asked. One that does not let this node in is not tried again for a while,
-either.
+with every failure; what is sent meanwhile fails at once, so that a caller that can ask another node
+does. A peer that answers what cannot be read, or out of turn, is disconnected and not tried again
+likewise, with one log line until it has answered as it should; so is one that closes new
+connections, over and over, when it is asked. One that does not let this node in is not tried again
+for a while, either.
 
 All peers of one `Peers` are reached at listeners of one name, which have one `Security`.
 """
@@ -130,7 +130,7 @@ class Peers:
         return len(self._peers)
 
     def close(self) -> None:
-        """Disconnect everywhere; whoever still waits hears so."""
+        """Disconnect from all nodes; requests that wait fail."""
         self.closed = True
         for peer in list(self._peers.values()):
             peer.close()
@@ -176,7 +176,7 @@ class _Peer:
             self._pump()
 
     def close(self) -> None:
-        """Disconnect and tell everybody."""
+        """Disconnect, and fail all requests."""
         for task in [*self._connecting, *self._logging_in]:
             task.cancel()
         for connection in list(self._connections):
@@ -329,7 +329,7 @@ class _Peer:
     def _note_failure(
         self, reason: str, what: str = "cannot be reached", *, is_refused: bool = False
     ) -> None:
-        """The peer cannot be reached: whoever waits is told, and it is not tried for a while."""
+        """The peer cannot be reached: requests that wait fail, and it is not tried for a while."""
         if self.owner.closed:
             return
         if not self._failures:

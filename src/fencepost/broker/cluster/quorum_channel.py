@@ -1,7 +1,7 @@
 """From this node's quorum machine to other controllers, and their answers back.
 
-The machine names its peers by node id. Where they are is in the voter set, or was told by a leader;
-a machine that knows nobody asks the pseudo ids -2, -3, ..., which are the addresses of
+The machine names its peers by node id. Where they are is in the voter set, or a leader has said it;
+a machine that knows no other node asks the pseudo ids -2, -3, ..., which are the addresses of
 `controller.quorum.bootstrap.servers` in their order. Every request is followed by one input: the
 answer, or `RequestFailed`.
 """
@@ -70,7 +70,7 @@ class QuorumChannel:
         return None if known is None else (known.host, known.port)
 
     def send(self, key: Hashable, to: int, request: Message) -> None:
-        """Send the machine's request; the machine hears what becomes of it."""
+        """Send the machine's request; the answer or the failure is fed to it."""
 
         def on_response(response: Any) -> None:
             assert address is not None, "it was asked there"
@@ -90,7 +90,7 @@ class QuorumChannel:
 
         address = self.address_of(to)
         if address is None:
-            self._peers.loop.call_soon(on_failure, f"nobody knows where node {to} is")
+            self._peers.loop.call_soon(on_failure, f"the address of node {to} is unknown")
             return
         self._peers.send(
             address,
@@ -111,7 +111,8 @@ class QuorumChannel:
             log.info("controller %d leads the quorum, epoch %d", machine.leader_id, machine.epoch)
 
     def _note_cluster(self, address: Address, response: Any) -> None:
-        """A node of another cluster is refused for ever: say so once, until it is answered."""
+        """A controller of another cluster always refuses this node: log it once, until it
+        answers."""
         if getattr(response, "error_code", 0) != ErrorCode.INCONSISTENT_CLUSTER_ID:
             self.of_other_clusters.discard(address)
         elif address not in self.of_other_clusters:

@@ -6,9 +6,9 @@ ones as their owner needs them, all others by the broker's defaults. The request
 controller, in this process or another. Ids and the place where placement begins are drawn here,
 because the controller has no randomness.
 
-As in Kafka (`AutoTopicCreationManager`) nobody waits for the controller: the client is told that
-the topic is unknown and finds it when it asks again. A topic is asked for once at a time, however
-many clients want it. What the controller refuses is logged and told to nobody.
+As in Kafka (`AutoTopicCreationManager`) the request does not wait for the controller: the client is
+answered that the topic is unknown, and finds it when it asks again. A topic is asked for once at a
+time, however many clients want it. What the controller refuses is logged and reported to no client.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WITHOUT_CONFIGS = 4
 
 
 def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
-    """The topic of that name as it is created when nobody says how."""
+    """The topic of that name as it is created automatically."""
     get = config.get
     if name == OFFSETS_TOPIC:
         return _internal(

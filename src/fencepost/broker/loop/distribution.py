@@ -3,11 +3,13 @@
 Theory of operation
 -------------------
 `add` puts a value into a list, which is all that the hot path pays for; when `FRESH_MAX` have come,
-or somebody looks, they are sorted and counted into buckets. A bucket ends a sixth of an octave
-behind the one before it, so a quantile is told up to 12 % too high, whatever it is a quantile of.
+or `look` is called, they are sorted and counted into buckets. A bucket ends a sixth of an octave
+behind the one before it, so a quantile is reported up to 12 % too high, whatever it is a quantile
+of.
 
 Quantiles are of what has come lately: `look` remembers what the buckets were at some of the earlier
-looks, and subtracts what they were `WINDOW_S` ago. Whoever looks seldom is told of all since then.
+looks, and subtracts what they were `WINDOW_S` ago. If it is called seldom, they are of all values
+since the latest look that is `WINDOW_S` old.
 
 It must not know: what the values mean. Their unit is the caller's.
 """

@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-Whoever appended asks with `request`. Requests of one turn of the event loop become one flush per
-log; what is appended while a log is being flushed is covered by its next flush. So a flush serves
-as many waiting requests as arrived meanwhile, and no log is flushed twice at once. Different logs
-are flushed at the same time: file systems commit what is asked for together together, so sixteen
-files take a fraction of the time they take one after the other.
+After an append `request` asks for a flush. Requests of one turn of the event loop become one flush
+per log; what is appended while a log is being flushed is covered by its next flush. So a flush
+serves as many waiting requests as arrived meanwhile, and no log is flushed twice at once. Different
+logs are flushed at the same time: file systems commit what is asked for together together, so
+sixteen files take a fraction of the time they take one after the other.
 
 Every log directory has a lane, with a queue and threads of its own: a disk that is slow, or hangs,
 holds up the partitions that it has and no others. Two kinds of threads do the work:
 
 * A flush that only has to sync open files, as nearly all do, goes to threads in C
   (`fencepost.log.sync_threads`), `SYNC_THREADS` of them in a lane. They take no interpreter lock,
-  and tell the loop once of all flushes that end together.
+  and wake the loop once for all flushes that end together.
 * Every other flush (of a log that is new, has another epoch, was rolled), and every one where the
   compiled module is missing, is run whole by threads in Python, `FLUSH_THREADS` of them in a lane.
 
@@ -21,12 +21,13 @@ Flushes of a lane go in waves: what becomes dirty while its threads in C sync wa
 them have. So more appends share a flush, and more answers a turn of the loop, and one that waits
 loses little: file systems have a sync wait for the one before. That holds for disks that are quick;
 on one that takes more than `WAVES_UP_TO_US` a log waits for its own flush only, since there is time
-for everything but for waiting. Nobody waits for what threads in Python do, nor for quiet flushes.
+for everything but for waiting. No flush waits for those that threads in Python do, nor for quiet
+ones.
 
-Handing a flush to a thread and hearing back costs two thread switches. When a single log is dirty,
-a single append waits, no flush runs and its disk has lately been quick, the flush is done on the
-spot instead: nobody else is there who could use the time. `INLINE_AT_MOST_US` bounds what the loop
-may lose.
+Handing a flush to a thread and getting its result costs two thread switches. When a single log is
+dirty, a single append waits, no flush runs and its disk has lately been quick, the flush is done on
+the spot instead: no other request could use the time. `INLINE_AT_MOST_US` bounds what the loop may
+lose.
 
 A flush that fails is reported once per log and never tried again: after a failed fsync the kernel
 may have dropped the dirty pages and a second call would lie (the lesson of "fsyncgate").
@@ -103,7 +104,7 @@ class _Lane:
         self.queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self.threads: list[threading.Thread] = []
         self.syncing = 0
-        """Flushes that somebody waits for and threads in C do."""
+        """Flushes under way in threads in C, but for quiet ones."""
         self.waiting = 0
         """Flushes that its threads in Python have to do, or do."""
 
@@ -348,7 +349,7 @@ class Flusher:
             thread.start()
 
     def _serve(self, lane: _Lane) -> None:
-        """What a thread does. Several flushes that end together are told of once."""
+        """What a thread does. Several flushes that end together wake the loop once."""
         while (work := lane.queue.get()) is not None:
             work.run()
             self._done.append(work)
@@ -356,7 +357,7 @@ class Flusher:
                 self._told = True
                 try:
                     self._loop.call_soon_threadsafe(self._collect)
-                except RuntimeError:  # the loop is closed: nobody is left to be told
+                except RuntimeError:  # the loop is closed: the result is not needed
                     return
 
     def _collect(self) -> None:

@@ -84,7 +84,7 @@ class AsyncPorts(MachinePorts):
             MachinePorts.run_in_background(self, work, finish)
 
         def finish(error: Exception | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed
                 self.loop.call_soon_threadsafe(done, error)
 
         self._background.submit(run)

@@ -17,13 +17,13 @@ from fencepost.runtime.metadata.host import MetadataHost
 
 PARTITIONS_PER_PIECE: Final = 500
 RATE_WINDOW_S: Final = 30.0
-"""Rates are of so long at least, if somebody looked then; Kafka's are of 30 to 60 s."""
+"""Rates are over so long at least, if there was a scrape then; Kafka's are over 30 to 60 s."""
 UNCOMMITTED_MAX: Final = 1_000
 """Appends whose commitment is waited for; the latency of others is not measured."""
 
 
 class QuorumMetrics:
-    """What is told of the quorum, as this node sees it. It follows the steps of the machine."""
+    """The metrics of the quorum, as this node sees it. It follows the steps of the machine."""
 
     def __init__(
         self, metadata: MetadataHost, now_s: Callable[[], float] = time.perf_counter

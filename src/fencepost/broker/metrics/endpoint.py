@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-Nothing is collected before somebody asks. Then every collector puts its values into a sheet, in
-pieces, and the text is made of it, in pieces, too: in a lane of its own (`runtime.cooperative`), so
-a scrape shares the event loop with everybody else's long work and keeps no client waiting for more
-than a turn. Whoever asks while a scrape is under way gets its answer, so the work does not grow
-with the number of those who ask.
+Nothing is collected before a scrape. Then every collector puts its values into a sheet, in pieces,
+and the text is made of it, in pieces, too: in a lane of its own (`runtime.cooperative`), so a
+scrape shares the event loop with all other long work and keeps no client waiting for more than a
+turn. A request that comes while a scrape is under way gets the same answer, so the work does not
+grow with the number of clients.
 
 `/health` and `/ready` are answered at once.
 """
@@ -40,7 +40,7 @@ _INDEX: Final = b"""/metrics  for Prometheus
 
 
 class MetricsEndpoint:
-    """See the module. `collectors` may be added to as long as nobody has asked for them."""
+    """See the module. `collectors` may be added to until the first scrape."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MetricsEndpoint:
         return await self.server.start(endpoint)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop listening, and answer no more requests."""
         self._closed = True
         self.server.close()
 
@@ -84,7 +84,7 @@ class MetricsEndpoint:
             self._work.begin(self._measured(self._make()), is_wanted=lambda: not self._closed)
 
     def _make(self) -> Pieces[None]:
-        """Collect, and answer whoever waits then."""
+        """Collect, and answer all requests that wait then."""
         try:
             answer = Answer(HTTPStatus.OK, (yield from self._text()), CONTENT_TYPE_PLAIN_0_0_4)
         except Exception:

@@ -1,7 +1,7 @@
 """Whether a node is well, and whether it is ready for work, with the reasons if not.
 
 A node is healthy unless it has failed and is about to end. That it answers at all says that its
-event loop goes round: whoever asks has to give up after some time.
+event loop runs: a probe needs a timeout.
 
 It is ready when it can do what its roles are for: a broker is unfenced, its log directories work as
 far as it needs them, and it accepts clients; a controller leads, or follows a leader.

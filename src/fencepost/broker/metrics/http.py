@@ -10,10 +10,10 @@ given at once or later, by the handler of the path.
 has it. A page on the Web may have its own name resolve to this machine (DNS rebinding); the
 browser then sends that name, and would let the page read the answer.
 
-A stranger can take little: `CONNECTIONS_MAX` connections, `REQUEST_BYTES_MAX` bytes of each, and
-`REQUEST_TIMEOUT_S` to send them. Whoever comes when all connections are taken gets the place of
-the one that has been sending its request for longest, so slow clients do not keep a quick one out.
-Those that wait for an answer, or take one, keep their places, for `ANSWER_TIMEOUT_S` each.
+Clients can take little: `CONNECTIONS_MAX` connections, `REQUEST_BYTES_MAX` bytes of each, and
+`REQUEST_TIMEOUT_S` to send them. A client that connects when all connections are taken gets the
+place of the one that has been sending its request for longest, so slow clients do not keep a quick
+one out. Those that wait for an answer, or take one, keep their places, for `ANSWER_TIMEOUT_S` each.
 
 Nothing here waits or works long, and it runs in the event loop on purpose: an answer says that the
 loop goes round.
@@ -89,7 +89,7 @@ class HttpServer:
         return Endpoint(endpoint.name, endpoint.host, port)
 
     def close(self) -> None:
-        """Stop listening, and disconnect everybody."""
+        """Stop listening, and disconnect all clients."""
         for server in self._servers:
             server.close()
         self._servers.clear()

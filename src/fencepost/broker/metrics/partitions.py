@@ -1,9 +1,9 @@
 """Metrics of the partitions that a broker hosts: all together, and those of some one by one.
 
-A scrape walks over all of them in pieces, so that 10,000 partitions keep nobody waiting. What they
-come to together is always told. Series of single partitions are told of the first
+A scrape walks over all of them in pieces, so that 10,000 partitions keep no client waiting. Their
+sums are always exported. Series of single partitions are exported for the first
 `fencepost.metrics.partitions.max`, in the order in which this broker got them, so that a partition
-which comes later takes nobody's place; the same goes for topics.
+which comes later does not displace another; the same goes for topics.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TRAFFIC: Final = (
 
 @dataclass(slots=True)
 class _Totals:
-    """What is told of all partitions together; the fields have the names of the metrics."""
+    """The metrics of all partitions together; the fields have the names of the metrics."""
 
     partitioncount: int = 0
     leadercount: int = 0

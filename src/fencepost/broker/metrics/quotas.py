@@ -10,7 +10,7 @@ from fencepost.broker.metrics.sheet import Sheet
 from fencepost.machines.quota.clients import Meters
 
 BUDGETS_MAX: Final = 200
-"""How many budgets of each quota are told of: those used last. Clients choose their ids."""
+"""How many budgets of each quota are exported: those used last. Clients choose their ids."""
 
 
 def collect_quotas(sheet: Sheet, quotas: Iterable[Meters[Any]], now_ms: int) -> None:

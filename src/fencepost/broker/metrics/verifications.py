@@ -1,4 +1,4 @@
-"""How leaders fare who ask transactions' coordinators: counted whether or not anybody reads it.
+"""Counts how coordinators verify transactions for leaders, whether or not metrics are read.
 
 Apart from what puts it into a scrape, since a node that has no metrics listener does not load
 `prometheus_client`.
@@ -18,7 +18,7 @@ class Verifications:
         self.times_ms = Distribution()
 
     def told(self, waited_ms: int, failures: int) -> None:
-        """Somebody was told the answer, after so long, with so many errors."""
+        """A verification has ended, after so long, with errors for so many partitions."""
         self.failures += failures
         self.times_ms.add(waited_ms)
         self.times_ms.count_if_many()

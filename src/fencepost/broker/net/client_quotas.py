@@ -14,9 +14,9 @@ it is encoded:
   they are taken back, and the client is sent nothing but the time for which it is throttled.
 
 The longest throttle time is the answer's, and the connection is muted for it once the answer has
-left (`answers`). Brokers are not throttled: what they ask each other is `EXEMPT`, if who asks may
-act for the cluster, and so are logins; from a client that has logged in neither is. A Produce
-without an answer (acks=0) is charged its bytes alone.
+left (`answers`). Brokers are not throttled: the APIs between nodes (`EXEMPT`) are not charged if
+the principal may act for the cluster, nor is the login of a new connection. A Produce without an
+answer (acks=0) is charged its bytes alone.
 
 Requests that a compiled taker takes (`run_taker`) are charged together, when they are taken.
 """

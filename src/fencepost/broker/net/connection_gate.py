@@ -13,7 +13,7 @@ The listener that brokers use is protected if there are others: it takes connect
 happened for the longest. Its connections do not count in the rate of all.
 
 Kafka leaves connections beyond `max.connections` in the backlog until there is room. Here their
-clients are told at once, by being disconnected, and can go elsewhere.
+clients are disconnected at once, and can go elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Why clients are disconnected: the words for it.
 
-Whoever runs the node or wrote the client has to know the reason, so it is logged, as often as
+The operator and the author of the client have to know the reason, so it is logged, as often as
 `log_limit` allows.
 """
 

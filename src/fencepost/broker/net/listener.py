@@ -232,7 +232,7 @@ class Listener:
         self._sockets.clear()
 
     async def close(self) -> None:
-        """Stop listening and disconnect everybody, giving output a moment to leave."""
+        """Stop listening and disconnect all clients, giving output a moment to leave."""
         self.close_sockets()
         if self._sweeper is not None:
             self._sweeper.cancel()

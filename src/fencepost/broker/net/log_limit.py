@@ -1,8 +1,8 @@
 """How often what clients cause is worth a line in the log, and how much of what they say is shown.
 
-Whoever connects a thousand times a second to say something senseless must not fill the disk with
-it: after `BURST_LINES` there are `LINES_PER_S` at most, and the next line says how many were left
-out.
+A client that connects a thousand times a second and sends invalid bytes must not fill the disk with
+log lines: after `BURST_LINES` there are `LINES_PER_S` at most, and the next line says how many were
+left out.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Logins:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.counts = LoginCounts()
         self.sink: AuditSink | None = None
-        """Where logins are told; None: nowhere."""
+        """Where logins are recorded; None: nowhere."""
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
         self._waiting: FairQueue[Check] = FairQueue(WAITING_MAX)
@@ -92,8 +92,8 @@ class Logins:
             )
 
     def run(self, host: str, check: Check) -> None:
-        """Have a login from this address checked when it is its turn. No one hears of it if it is
-        not wanted any more."""
+        """Have a login from this address checked when it is its turn. No callback is called if it
+        is not wanted any more."""
         if self._is_closed:
             check.on_refused()
             return

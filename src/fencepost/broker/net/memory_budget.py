@@ -1,4 +1,4 @@
-"""What the connections of a node may buffer together, and whom it disconnects beyond that.
+"""What the connections of a node may buffer together, and which of them it disconnects beyond that.
 
 Theory of operation
 -------------------
@@ -7,8 +7,8 @@ there are bounds on the sums, too:
 
 * Incoming: what is kept of frames that have not arrived whole, or cannot be served yet. When they
   come to more than `INCOMING_FRAMES` of the largest frames, the sender with the lowest rate since
-  its frame began is evicted: who sends a hundred megabytes a byte at a time does not keep out who
-  means it.
+  its frame began is evicted: a client that sends a hundred megabytes a byte at a time does not keep
+  others out.
 * Outgoing: answers that clients have not taken. Answers that can be smaller (Fetch) are told the
   `available_bytes`, which shrink as memory fills, down to `AVAILABLE_BYTES_MIN`. When the bound is
   passed all the same, clients that took nothing for `STALLED_S` are evicted, those that have
@@ -141,8 +141,8 @@ class MemoryBudget:
             if self.outgoing_bytes <= self.outgoing_bytes_max:
                 return
             client.evict(
-                f"answers nobody takes fill {self.outgoing_bytes} bytes, and this client has taken "
-                f"nothing for {now - since:.1f} s"
+                f"answers that clients do not read take {self.outgoing_bytes} bytes, and this"
+                f" client has read nothing for {now - since:.1f} s"
             )
         if self.outgoing_bytes > self.outgoing_bytes_max:
             self._eviction = self._loop.call_later(EVICT_EVERY_S, self._evict_stalled)

@@ -286,8 +286,8 @@ class PendingRequest:
 
     @property
     def is_next(self) -> bool:
-        """Whether the answer would leave now: nobody is in front, and the client takes what it is
-        sent."""
+        """Whether the answer would leave now: no other is in front of it, and the client reads what
+        it is sent."""
         return self.connection.is_next(self)
 
     @property

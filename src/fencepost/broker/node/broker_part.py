@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 CORDONED_KEY: Final = "cordoned.log.dirs"
 SHUTDOWN_TIMEOUT_S: Final = 300.0
-"""For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
+"""For the whole controlled shutdown, as in Kafka; after that the broker stops all the same."""
 VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
 
 
@@ -131,7 +131,7 @@ class BrokerPart:
 
     @property
     def advertised(self) -> list[Endpoint]:
-        """Where clients are told to connect to, once bound."""
+        """The addresses that clients get to connect to, once bound."""
         return self._core.config.advertised_endpoints(self.bound)
 
     def bind(self) -> None:
@@ -242,7 +242,7 @@ class BrokerPart:
         done: asyncio.Future[None] = self._core.loop.create_future()
 
         def tell() -> None:
-            if not done.done():  # whoever waited may have given up
+            if not done.done():  # `followed` may have been cancelled
                 done.set_result(None)
 
         self.following.when_idle(tell)

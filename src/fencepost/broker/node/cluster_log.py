@@ -1,11 +1,11 @@
 """Lines of the log for what the cluster decided: topics, leaders, in-sync sets, brokers, configs.
 
-The active controller tells of everything, so that its log is the history of the cluster; any other
-node of the partitions that it has replicas of. What happened before this node had started is not
-told again, though it is read from the metadata log.
+The active controller logs everything, so that its log is the history of the cluster; any other node
+logs changes of the partitions that it has replicas of. What happened before this node had started
+is not logged again, though it is read from the metadata log.
 
 A change may concern a hundred thousand partitions: a few are named, the rest are counted. Configs
-are told by their keys only, since a value may be a password.
+are named by their keys only, since a value may be a password.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _broker_line(broker_id: int, old: BrokerImage | None, new: BrokerImage | Non
 def partition_lines(changes: Iterable[PartitionDelta]) -> Iterator[str]:
     """What is different of partitions that were there before: leaders, replicas, in-sync sets.
 
-    New partitions are not among them, since their topic is told, and a cluster's first thousand
+    New partitions are not among them, since their topic is logged, and a cluster's first thousand
     would say nothing else.
     """
     told = [

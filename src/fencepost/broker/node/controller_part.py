@@ -240,7 +240,7 @@ class ControllerPart:
             )
 
     def _unfit(self, reason: str) -> None:
-        """Without another controller nobody could ever decide anything."""
+        """End the node if it is the only voter: no other controller could become active."""
         if self._core.metadata.machine.voters == (self._core.config.node_id,):
             self._core.fail(f"this node cannot be the active controller: {reason}")
 

@@ -227,12 +227,12 @@ class NodeCore:
         self._end(reason, 0)
 
     async def stop_requested(self) -> tuple[str, int]:
-        """Wait until somebody wants the node to stop; the reason and the exit code."""
+        """Wait until the node is to stop; the reason and the exit code."""
         return await self._stop_reason
 
     @property
     def is_stopping(self) -> bool:
-        """Whether somebody wants the node to stop."""
+        """Whether the node is to stop."""
         return self._stop_reason.done()
 
     def _end(self, reason: str, code: int) -> None:

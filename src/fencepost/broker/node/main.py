@@ -50,7 +50,7 @@ def run(
 ) -> int:
     """Serve until a signal, or until the parent process of the id `stop_with_parent` has ended.
 
-    0 is whoever is the parent when the start begins. Returns the exit code.
+    0 stands for the parent at the start. Returns the exit code.
     """
     set_up_logging(as_json=config.get("fencepost.log.format") == "json")
     for note in config.notes:
@@ -141,7 +141,7 @@ async def _serve(
 
 
 async def _start(node: Node, ready_file: Path | None) -> None:
-    """Start the node and tell whoever waits for it. Raises what `Node.start` does, OSError."""
+    """Start the node and write the ready file. Raises what `Node.start` does, OSError."""
     await node.start(on_locked=lambda: _forget_earlier_run(ready_file))
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
@@ -166,7 +166,7 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None
 
 
 def _forget_earlier_run(ready_file: Path | None) -> None:
-    """Remove what an earlier run announced: whoever waits would go where nobody listens.
+    """Remove the ready file of an earlier run: its addresses may not be served any more.
 
     Not before the directories are locked: until then, that run may still be serving.
     """
@@ -199,7 +199,7 @@ def _watch_parent(
 
 
 def _log_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """An exception nobody caught: a line with its traceback, and on with it."""
+    """Log an exception that no code has caught, with its traceback; the node goes on."""
     error = context.get("exception")
     if is_shortage(error):  # it is tried again in a second
         log.warning("no file descriptor (ulimit -n): %s", context.get("message"))

@@ -13,7 +13,7 @@ clean-shutdown marker is left last, and only if nothing failed.
 
 A disk that refuses takes its directory offline; the others serve on. Without the directory of the
 metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
-everything is taken offline, whoever waits hears of it, and the stop is asked for with exit code 1.
+everything is taken offline, requests that wait get an error, and the node stops with exit code 1.
 What is true of the disk then is found out by recovery, at the next start.
 """
 
@@ -105,7 +105,7 @@ class Node(NodeCore):
     async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
         """Start everything; StartError, BindError, LogError or OSError if that cannot be.
 
-        `on_locked` is called when the log directories are ours and nobody is served yet.
+        `on_locked` is called when the log directories are locked and no client is served yet.
         """
         self._audit()
         self._bind()
@@ -226,7 +226,7 @@ class Node(NodeCore):
             raise
 
     def _check_exposed(self) -> None:
-        """Whether no listener is open to everybody unasked. StartError."""
+        """Refuse a listener that clients can reach without a login, unless allowed. StartError."""
         exposed = [] if self.config.get(ALLOW_ANONYMOUS_KEY) else self.config.exposed_listeners()
         for endpoint in exposed:
             raise StartError(
@@ -273,7 +273,7 @@ class Node(NodeCore):
         part = self.controller
         bound = part.bound if part is not None else []
         self.metadata = self.storage.metadata_host(ports, config, bound)
-        # In front of everybody who acts on the image with the configs that are in force then.
+        # In front of the callbacks that act on the image with the configs that are in force then.
         self.metadata.on_image(lambda image, delta: self.settings.apply(image))
         self._wire_authorizer()
         if self._tls_reload is not None:
@@ -308,7 +308,7 @@ class Node(NodeCore):
             self.controller.wire_registration()
         if self.broker is not None:
             self.broker.wire()
-        # Behind those who act on the image: what is reported as applied has been.
+        # Behind the callbacks that act on the image: what is reported as applied has been.
         self.metadata.on_image(lambda image, delta: registrations.image_applied(image))
         history = ClusterLog(config.node_id, lambda: self.is_started, self._is_active_controller)
         self.metadata.on_image(lambda image, delta: history.image_changed(delta))

@@ -61,7 +61,7 @@ class Observation:
         self._controller = controller
         self._is_wired = False
         self.bound: Endpoint | None = None
-        """Where it is told; None before the start."""
+        """Where it is served; None before the start."""
         self._listeners: dict[str, Listener] = {}
         for role, part in (("broker", broker), ("controller", controller)):
             if part is not None:
@@ -120,7 +120,7 @@ class Observation:
         self._is_wired = True
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop the endpoint, and measuring the loop's delay."""
         self._delay.close()
         self._endpoint.close()
 

@@ -239,7 +239,7 @@ class Compactor:
         if self._is_looking or self._closing.is_set() or self._faults.failure is not None:
             return
         if len(self._at_work) >= self._threads_max:
-            return  # whoever is done first looks again
+            return  # `_finish` looks again
         self._is_looking = True
         waiting = [hosted for hosted in self._replicas.all() if hosted.log.config.is_compacted]
         compacted = {hosted.log for hosted in waiting}
@@ -336,7 +336,7 @@ class Compactor:
                 work.error = without_frames(error)
             try:
                 self._ports.loop.call_soon_threadsafe(self._finish, work)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed: the result is not needed
                 return
 
     def _clean(self, work: _Work, offsets: OffsetMap) -> None:

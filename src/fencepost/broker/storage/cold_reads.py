@@ -1,10 +1,10 @@
 """Threads that bring what a client reads from the disk into the page cache.
 
-The event loop reads log files without waiting (`log.page_cache`), and learns so which range of
-which file is not cached. A thread of the file's log directory reads that range here and drops what
-it read: it is cached now, and whoever wanted it reads again. So everything that is decided about a
-log stays with the event loop, and a thread knows a descriptor and a range. A disk that is slow, or
-hangs, holds up its own directory's threads, and nobody else.
+The event loop reads log files without waiting (`log.page_cache`), and finds so which range of which
+file is not cached. A thread of the file's log directory reads that range here and drops what it
+read: it is cached now, and the event loop reads it again. So everything that is decided about a log
+stays with the event loop, and a thread knows a descriptor and a range. A disk that is slow, or
+hangs, holds up its own directory's threads alone.
 
 Ranges of a directory that are wanted at the same time are bounded by `RANGES_MAX`, and one that
 several clients want is read once. Memory: `CHUNK_BYTES` for a thread that reads.

@@ -1,8 +1,8 @@
 """Threads that undo compression which would keep the event loop for too long.
 
-A kilobyte can stand for 64 MiB of records, and nothing that its sender says about that can be
-believed. So whoever has a batch decompresses it on the event loop first, up to `INLINE_BYTES_MAX`
-of output, which costs less than another thread would. What turns out larger is done again here:
+A kilobyte can stand for 64 MiB of records, and nothing that its producer says about that can be
+trusted. So a batch is decompressed on the event loop first, up to `INLINE_BYTES_MAX` of output,
+which costs less than another thread would. What turns out larger is done again here:
 
 * up to `MEDIUM_BYTES_MAX` of output by one thread, which every honest batch gets by with;
 * beyond that by another, so that what is meant to take long waits for its like alone.

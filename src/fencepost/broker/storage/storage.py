@@ -1,7 +1,7 @@
 """The node's logs in its data directories: where a partition goes, and where it is found again.
 
 A new partition goes to the directory that was asked for (AlterReplicaLogDirs), or else to the one
-that has the fewest. One that is there stays where it is, and the controller is told
+that has the fewest. One that is there stays where it is, and this is reported to the controller
 (`PartitionOpening.directory_id`, AssignReplicasToDirs).
 
 A replica that the metadata place here and that no directory has (KIP-858):
@@ -107,7 +107,7 @@ class Storage:
         self.cordoned: frozenset[str] = frozenset()
         """Paths of the directories that take no new partitions (KIP-1066)."""
         self.preferred: dict[TopicPartition, DataDir] = {}
-        """Where partitions go that are not here yet: somebody has asked for it."""
+        """Where partitions go that are not here yet, as AlterReplicaLogDirs asked."""
         self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
         """Called with a directory that has failed, and why; has to take it offline."""
         self.on_deleted: Callable[[LogDir, str], None] = lambda logs, name: None
@@ -227,7 +227,7 @@ class Storage:
         return opened
 
     def _cannot_set_up(self, data_dir: DataDir, name: str, error: Exception) -> None:
-        """Something in a partition's files leads to an error that nobody has foreseen."""
+        """Something in a partition's files leads to an unexpected error."""
         log.error("opening %s failed", name, exc_info=error)
         reason = f"{data_dir.path}/{name}: {describe(error)}"
         self.on_failed(data_dir, f"a partition could not be set up: {reason}")
@@ -347,7 +347,7 @@ class Storage:
             return any(
                 True for one in self.data_dirs if one.is_online for _ in one.logs.copies_on_disk()
             )
-        except OSError:  # whoever looks for the copies takes the directory offline
+        except OSError:  # the search for copies takes the directory offline
             return True
 
     # -- what is written down --------------------------------------------------------------

@@ -28,7 +28,7 @@ from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 log = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000
-"""How long who asks waits for the in-sync replicas; then COORDINATOR_NOT_AVAILABLE."""
+"""How long a request waits for the in-sync replicas; then COORDINATOR_NOT_AVAILABLE."""
 PURPOSE = "markers"
 
 WriteHere = Callable[[WriteTxnMarkersRequest, OnMarkers], None]

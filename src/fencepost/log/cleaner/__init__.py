@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Policy `compact` promises that whoever reads a log from its start sees at least the last value of
-every key. A cleaning goes over a log in two passes. The first reads the *dirty* part, behind what
-earlier cleanings have covered, and notes the last offset of every key (`offset_map`). The second
-copies all closed segments below, several small ones into one, and leaves out what is superseded
-(`filter`); then the copies take the place of the originals (`swap`).
+Policy `compact` promises that a consumer that reads a log from its start sees at least the last
+value of every key. A cleaning goes over a log in two passes. The first reads the *dirty* part,
+behind what earlier cleanings have covered, and notes the last offset of every key (`offset_map`).
+The second copies all closed segments below, several small ones into one, and leaves out what is
+superseded (`filter`); then the copies take the place of the originals (`swap`).
 
 Two threads share the work. The log's owner says what may be cleaned (`plan`), and puts the finished
 copies in place (`owner`); between the two a cleaner's thread reads closed segments, which never
-change, and writes files that nobody else looks at (`job`):
+change, and writes files that no other thread opens (`job`):
 
     owner    measure_dirt -> begin_cleaning               begin_swap           finish_swap
     thread                              Cleaning.run: copy              Swap.run

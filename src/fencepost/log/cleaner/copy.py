@@ -34,7 +34,7 @@ def read_segment(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Position, header and bytes of every batch of a closed segment, sound.
 
-    `pause` is told of bytes that were read, and takes its time. CorruptFileError, OSError.
+    `pause` is called with the bytes that were read, and takes its time. CorruptFileError, OSError.
     """
     file = disk.open(path)
     try:

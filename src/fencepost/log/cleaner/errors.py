@@ -1,4 +1,4 @@
-"""How a cleaning ends that nobody wants any more."""
+"""How a cleaning ends when the log's owner aborts it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from fencepost.log.errors import LogError
 
 
 class CleaningAbortedError(LogError):
-    """The log's owner has called the cleaning off; nothing is wrong."""
+    """The log's owner has aborted the cleaning; nothing is wrong."""

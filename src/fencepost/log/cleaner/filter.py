@@ -16,7 +16,7 @@ Per batch:
 | the batch                                    |                                                  |
 |----------------------------------------------|--------------------------------------------------|
 | is data of an aborted transaction            | loses all records                                |
-| is a marker nobody needs (`transactions`)    | gets a delete horizon; goes when that has passed |
+| is a marker not needed (`transactions`)      | gets a delete horizon; goes when that has passed |
 | has a tombstone left, and no delete horizon  | gets one: now + delete.retention.ms (KIP-534)    |
 | has lost nothing and gets no horizon         | stays byte for byte                              |
 | has lost some records                        | is compressed again, with its own codec           |

@@ -293,7 +293,7 @@ def _add(offsets: OffsetMap, header: BatchHeader, batch: memoryview, first_dirty
 
 
 def _no_pause(_: int) -> None:
-    """Nobody wants it to be slower."""
+    """The caller does not limit the rate."""
 
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 At most one cleaning of a log is under way, and at most one of its copies is being put in place.
 Readers get the copy as soon as the swap begins; its files have their own names only when the swap
-has run. Whoever is about to cut or delete segments calls `stop` first.
+has run. The log calls `stop` before it truncates or deletes segments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which end markers nobody needs any more.
+"""Which batches belong to aborted transactions, and which end markers no reader needs any more.
 
 Theory of operation
 -------------------
@@ -57,7 +57,7 @@ class TransactionTracker:
         return True
 
     def on_marker(self, header: BatchHeader, control_type: int | None) -> bool:
-        """A control batch is met (None: an emptied one); whether nobody needs it any more."""
+        """A control batch is met (None: an emptied one); whether no reader needs it any more."""
         self._begin_up_to(header.last_offset)
         if control_type is None:
             return True

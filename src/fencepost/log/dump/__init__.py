@@ -6,5 +6,5 @@
 * `files` chooses between them, and has files that are only read.
 
 Nothing here writes, locks, or holds more of a file in memory than a batch. Damage is an item like
-any other: whoever looks at a broken file wants to see what is left of it.
+any other: an operator who looks at a corrupt file wants to see what is left of it.
 """

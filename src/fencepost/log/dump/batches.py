@@ -1,9 +1,10 @@
 """The batches of a segment file, one in memory at a time, and the way back to them behind damage.
 
-A batch says how long it is, so where it is damaged nobody knows where the next one begins. Behind a
-header that cannot be, or a length that leads nowhere, the bytes are searched for the next batch:
-its offsets must go on from the last sound one, and its CRC must hold, which is certain enough.
-Messages of the formats before v2 are read, but not searched for: too little about them is fixed.
+A batch says how long it is, so where it is corrupt the file does not say where the next one begins.
+Behind a header that cannot be, or a length that leads nowhere, the bytes are searched for the next
+batch: its offsets must go on from the last sound one, and its CRC must hold, which is certain
+enough. Messages of the formats before v2 are read, but not searched for: too little about them is
+fixed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class FoundBatch(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the CRC holds; True where nobody looked."""
+        """Whether the CRC matches; True where it was not computed."""
         return self.crc is None or self.crc == self.header.crc
 
 
@@ -256,7 +257,7 @@ def _continues(
 
 
 def _looks_like_header(chunk: bytes, begin: int) -> bool:
-    """Cheap and necessary: no negative offset or length, attributes nobody has defined unset."""
+    """Cheap and necessary: no negative offset or length, undefined attribute bits unset."""
     return chunk[begin] < 0x80 and chunk[begin + 8] < 0x80 and chunk[begin + _ATTRIBUTES_AT] == 0
 
 

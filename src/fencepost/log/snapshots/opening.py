@@ -3,7 +3,7 @@
 1. Partial files and those that were about to be removed go.
 2. The newest snapshot must be whole and sound. A sound one below it, or a log from 0 on, makes it
    dispensable: the same records are there once more. Then it is set aside (`.aside`) and the next
-   one is looked at. If it is not, the log is not opened: restoring it is for whoever is in charge.
+   one is looked at. If it is not, the log is not opened: restoring it is for the operator.
 3. A log that starts behind 0 needs a snapshot that ends there or later (KAFKA-14240).
 4. A crash between the taking over of a leader's snapshot and the emptying of the log leaves a log
    that ends before the snapshot, or whose end is of another epoch. What a snapshot holds is

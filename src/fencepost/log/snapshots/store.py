@@ -7,9 +7,9 @@ is durable: written here, it is synced by the writer (`SnapshotWriter`, then `pu
 from a leader, it is read from end to end and synced (`FetchedSnapshot`, then `place`). What a crash
 leaves under a partial name counts for nothing and is removed at the next start.
 
-Whoever drops a prefix of the log or empties it does so behind a snapshot that is durable, name and
-all. So there is always one from which the log goes on; `open_snapshots` refuses a log for which
-that is not true (KAFKA-14240).
+Before a prefix of the log is dropped, or the log is emptied, a snapshot that covers it is durable,
+name and all. So there is always one from which the log goes on; `open_snapshots` refuses a log for
+which that is not true (KAFKA-14240).
 
 One thread owns the store; a `SnapshotWriter` may work on another until it is published, and so may
 a `FetchedSnapshot` until it is placed.
@@ -124,8 +124,8 @@ class SnapshotStore:
     def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
         """Up to `max_bytes` of its file from `position`; None if there is no such snapshot.
 
-        Whoever reads it from the beginning has it checked from end to end first, because pieces do
-        not end where batches do. Raises SnapshotError if it is corrupt; see `is_corrupt`.
+        A read from position 0 has it checked from end to end first, because pieces do not end where
+        batches do. Raises SnapshotError if it is corrupt; see `is_corrupt`.
         """
         if snapshot_id not in self._known:
             return None

@@ -60,7 +60,7 @@ class SnapshotWriter:
             self._file.truncate(0)
             self._write_control(_opening_records(header))
         except OSError:
-            self.abandon()  # nobody else has it
+            self.abandon()  # the caller gets no writer to abandon
             raise
 
     def append(self, value: bytes) -> None:

@@ -19,7 +19,7 @@ class PartitionFacts(Struct, frozen=True):
     """What is known of a partition from outside of its directory."""
 
     is_clean: bool = True
-    """Whether the log was closed cleanly, or nobody can say."""
+    """False if the log was not closed cleanly; True also where that is unknown."""
     is_recorded: bool = False
     """Whether it stands in a log directory, whose checkpoints are about it."""
     recovery_point: int | None = None

@@ -61,7 +61,7 @@ class SegmentVerifier:
         self._counts = counts
         self._is_deep = is_deep
         self._with_crc = with_crc
-        self._progress = progress or _nobody_looks
+        self._progress = progress or _no_progress
         self._observe = observe
         self.latest_epoch = -1
 
@@ -196,5 +196,5 @@ def crc_problem(path: str, found: FoundBatch) -> Problem:
     return Problem(path, found.position, Severity.ERROR, "crc", reason, *offsets)
 
 
-def _nobody_looks(_: int) -> None:
+def _no_progress(_: int) -> None:
     """No progress is shown."""

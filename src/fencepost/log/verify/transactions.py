@@ -1,9 +1,9 @@
 """Transaction indexes and producer snapshots against a replay of the log.
 
-The replay begins with the snapshot at the first segment's base offset, or with nobody at offset 0.
-Without either, with damage on the way, and where compaction has thinned the log out, it knows less
-than those who wrote the files; then only what the batches themselves contradict is held against
-them: an entry about a marker that is not there.
+The replay begins with the snapshot at the first segment's base offset, or with no producers at
+offset 0. Without either, with damage on the way, and where compaction has thinned the log out, it
+knows less than those who wrote the files; then only what the batches themselves contradict is held
+against them: an entry about a marker that is not there.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TransactionCheck:
     def resume(self, base_offset: int) -> None:
         """Go on with a segment from the producers whose snapshot stands at its first offset.
 
-        Without a sound one less is known; that is for whoever checks the segment in front of it.
+        Without a sound one less is known; the check of the segment in front reports a damaged one.
         """
         self._producers.clear(base_offset)
         self._is_blind = True

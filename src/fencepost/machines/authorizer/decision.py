@@ -74,7 +74,7 @@ class Policy(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks: a client, as ACLs name it."""
+    """A client, as ACLs name it."""
 
     text: str
     """`Type:name`."""

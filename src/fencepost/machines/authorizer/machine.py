@@ -55,7 +55,7 @@ class AclAuthorizer:
         self._decisions.clear()
 
     def loaded(self) -> None:
-        """What `learn` was told is all that is committed: clients may be served."""
+        """What `learn` was given is all that is committed: clients may be served."""
         self.is_ready = True
 
     def decide(

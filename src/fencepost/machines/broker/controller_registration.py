@@ -6,7 +6,7 @@ A registration is a record of the metadata log, and no session goes with it. So 
 whether there is anything to do: the registration is missing, or is that of an earlier process, or
 says something else than is true now. Then it is sent, and again after a back-off if it was refused,
 or if the image still lacks it. Clusters with an older `metadata.version` do not know of such
-registrations. A node without a listener for controllers has nothing to say: nobody could reach it.
+registrations. A node without a listener for controllers does not register: no node could reach it.
 
 Driven like `lifecycle`: `MetadataApplied` after every image, `ControllerAnswered` for every
 `ControllerRequest`, `TimerFired` for every `SetTimer`, `ControllerChanged` when another is active.

@@ -1,4 +1,4 @@
-"""What a broker's machines are told, and what they ask of the active controller.
+"""The inputs of a broker's machines, and what they ask of the active controller.
 
 All plain values. Times are milliseconds of the driver's clock, offsets those of the metadata log.
 """
@@ -26,8 +26,8 @@ class LifecycleConfig(Struct, frozen=True):
     """`initial.broker.registration.timeout.ms`: for the whole state STARTING, and once more from
     `ReadyToUnfence` until the broker is unfenced."""
     log_dir_failure_timeout_ms: int = 30_000
-    """`log.dir.failure.timeout.ms`: a failed directory that no controller hears of in that time
-    ends the broker."""
+    """`log.dir.failure.timeout.ms`: a failed directory that could not be reported to a controller
+    in that time ends the broker."""
     hand_over_timeout_ms: int = 10_000
     """How long a controlled shutdown waits for others to take what the broker leads."""
     shutdown_request_timeout_ms: int = 3_000
@@ -37,7 +37,7 @@ class LifecycleConfig(Struct, frozen=True):
     def request_timeout_ms(self) -> int:
         """How long a request may take while the broker runs.
 
-        Two more must fit into the session after one that nobody answers (KAFKA-14392).
+        After one without an answer the session must have time for another (KAFKA-14392).
         """
         return max(1, min(self.heartbeat_interval_ms, self.session_timeout_ms // 2))
 
@@ -73,10 +73,11 @@ class Outcome(Struct, frozen=True):
 
 
 class ControllerRequest(Struct, frozen=True):
-    """Ask the active controller, wherever it is, and say what it has answered.
+    """Send `request` to the active controller, and feed its answer.
 
-    `number` comes back in `ControllerAnswered`. After `timeout_ms` milliseconds nobody waits for
-    the answer any more, and the request must not be sent later than that (KAFKA-19294).
+    `number` comes back in `ControllerAnswered`. After `timeout_ms` milliseconds the machine does
+    not wait for the answer any more, and the request must not be sent later than that
+    (KAFKA-19294).
     """
 
     number: int
@@ -102,7 +103,7 @@ class MetadataApplied(Struct, frozen=True):
 
 
 class ControllerChanged(Struct, frozen=True):
-    """Another node is the active controller now; -1 as long as nobody is known to be."""
+    """Another node is the active controller now; -1 as long as none is known."""
 
     controller_id: int
 

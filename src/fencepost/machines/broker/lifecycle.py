@@ -488,14 +488,14 @@ class BrokerLifecycle:
     def _log_dirs_timed_out(self, now_ms: int) -> None:
         late = [one for one, until in self._offline.items() if until is not None]
         reason = (
-            f"no controller could be told within {self.config.log_dir_failure_timeout_ms} ms that"
-            f" log directory {late[0]} has failed"
+            f"the failure of log directory {late[0]} could not be reported to a controller within"
+            f" {self.config.log_dir_failure_timeout_ms} ms"
         )
         self._outbox.emit(Fail(reason))
         self._end(Outcome(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def _end(self, outcome: Outcome) -> None:
-        """Ask nothing any more, and say so to whoever waits."""
+        """Send no more requests, and answer all tokens that wait."""
         self.state = BrokerState.SHUTTING_DOWN
         self._under_way = None
         for name in sorted(self._armed):

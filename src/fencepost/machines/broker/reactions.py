@@ -43,7 +43,7 @@ Heartbeats without an error; `-` stands for both:
 | PENDING_CONTROLLED_SHUTDOWN | -         | -      | yes         | SHUTTING_DOWN | NEVER     |
 
 Kafka's brokers send the next heartbeat 10 ms after every answer in STARTING, to start up quicker.
-Here the machine is told when the metadata reach the registration, or the logs are loaded, and
+Here the machine gets an input when the metadata reach the registration, or the logs are loaded, and
 sends one then.
 """
 

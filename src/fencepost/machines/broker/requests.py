@@ -64,8 +64,8 @@ def for_version(request: Message, version: int) -> Message:
 
     In a registration before v4 a feature whose levels begin at 0 must not be named: controllers of
     then take it for an error (KAFKA-17492). It counts as not offered. A heartbeat before v2 says
-    nothing of cordoned directories. An AlterPartition before v3 has no broker epochs, so nobody is
-    checked for having come back with an empty disk (KIP-903).
+    nothing of cordoned directories. An AlterPartition before v3 has no broker epochs, so the
+    controller cannot see that a replica has restarted with an empty disk (KIP-903).
     """
     if isinstance(request, broker_registration.BrokerRegistrationRequest):
         if version < FEATURES_FROM_ZERO_SINCE:

@@ -1,7 +1,7 @@
 """The rules of a broker's lifecycle by name: what the simulator can take away, one at a time.
 
 Like `machines/quorum/rules.py`, for `BrokerLifecycle`: each rule is a function of the facts that it
-is told and of nothing else. Production uses `RULES`; an ablation is a subclass that overrides some
+is given and of nothing else. Production uses `RULES`; an ablation is a subclass that overrides some
 of these methods and nothing besides.
 """
 
@@ -21,8 +21,8 @@ class LifecycleRules:
         return is_caught_up
 
     def wants_to_be_fenced(self, is_ready: bool) -> bool:
-        """Whether a heartbeat asks to stay fenced: until the logs are loaded nothing is served, and
-        nobody may be elected here."""
+        """Whether a heartbeat asks to stay fenced: until the logs are loaded the broker serves
+        nothing, and must not be elected leader."""
         return not is_ready
 
     def may_stop(self, should_shut_down: bool) -> bool:

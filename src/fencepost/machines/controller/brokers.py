@@ -89,7 +89,7 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
 
 
 def check_registration(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
-    """Refuse a registration that could not work, whoever else is registered."""
+    """Refuse a registration that could not work, whatever else is registered."""
     if request.is_migrating_zk_broker:
         raise Refused(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register here"

@@ -127,7 +127,7 @@ class Controller:
         self._config = config
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
-        self._names: CollidingNames | None = None  # until somebody needs them
+        self._names: CollidingNames | None = None  # until the first CreateTopics
         self._security: SecurityDecisions | None = None
 
     @classmethod
@@ -153,7 +153,7 @@ class Controller:
 
     @property
     def next_offset(self) -> int:
-        """Where the next record goes, as far as `apply` was told of offsets."""
+        """Where the next record goes, as far as `apply` was given offsets."""
         return self.image.offset + 1
 
     def skip_to(self, next_offset: int) -> None:
@@ -430,8 +430,8 @@ class Controller:
     ) -> Decision:
         """Create topics; reply CreateTopicsResponse, its configs left empty for the shell to fill.
 
-        `new_ids` yields fresh topic ids, `start` is where placement begins. Whoever waits for the
-        internal topics of groups and transactions asks for them here like for any other.
+        `new_ids` yields fresh topic ids, `start` is where placement begins. Brokers that need the
+        internal topics of groups and transactions create them in the same way.
         """
         if self._names is None:
             self._names = CollidingNames(self.image)
@@ -478,18 +478,18 @@ class Controller:
     def decide_alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> Decision:
-        """Begin moves, or call them off; reply AlterPartitionReassignmentsResponse."""
+        """Begin or cancel reassignments; reply AlterPartitionReassignmentsResponse."""
         reply, records = reassignments.alter_reassignments(self.image, request, self._policies)
         return Decision([*records], reply)
 
     def decide_list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> Decision:
-        """Tell what moves; reply ListPartitionReassignmentsResponse."""
+        """List reassignments in progress; reply ListPartitionReassignmentsResponse."""
         return Decision([], reassignments.list_reassignments(self.image, request))
 
     def decide_elect_leaders(self, request: ElectLeadersRequest) -> Decision:
-        """Elect leaders as somebody asks; reply ElectLeadersResponse."""
+        """Elect leaders as a client asks; reply ElectLeadersResponse."""
         reply, records = elections.elect_leaders(self.image, request, self._policies)
         return Decision([*records], reply)
 

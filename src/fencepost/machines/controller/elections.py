@@ -9,8 +9,8 @@ ElectLeaders, for each partition, the first that fits:
 | 3 | preferred: the first replica may not lead              | PREFERRED_LEADER_NOT_AVAILABLE |
 | 4 | unclean: no replica may lead                           | ELIGIBLE_LEADERS_NOT_AVAILABLE |
 
-What somebody asks for by hand needs no permission of the topic's configs. As in Kafka, a preferred
-election of a partition without a leader may find another replica, which is no error.
+ElectLeaders does not depend on the topic's configs (`unclean.leader.election.enable`). As in Kafka,
+a preferred election of a partition without a leader may find another replica, which is no error.
 
 What the controller does by itself, now and then, it does for `ELECTIONS_PER_ROUND` partitions at a
 time and goes on at once: partitions whose preferred replica could lead and does not

@@ -13,8 +13,8 @@ changes of a request happen or none.
 | higher than now              | done     | refused        | refused          |
 
 \\* `metadata.version` only down to where no record format lies in between, whatever is asked for:
-nobody can take fields out of records again. `kraft.version` never falls; it is not in the metadata
-records at all, the quorum keeps it, so its change is only checked here.
+fields cannot be taken out of written records again. `kraft.version` never falls; it is not in the
+metadata records at all, the quorum keeps it, so its change is only checked here.
 
 Every refusal is INVALID_UPDATE_VERSION, but for a feature named twice (INVALID_REQUEST).
 """

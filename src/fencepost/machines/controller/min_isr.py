@@ -4,7 +4,8 @@ A replica is eligible because too few are in sync, so all nodes have to agree on
 enough. Brokers that differ in it, or a default that only the controller's own file has, would have
 a replica forgotten that others still count on:
 
-* whoever switches the feature on gets a value for all brokers, and loses those of single brokers;
+* switching the feature on writes a value for all brokers, where there is none, and removes the
+  values of single brokers;
 * from then on no single broker can have one, and the value for all brokers cannot be removed
   (INVALID_CONFIG);
 * whenever a value changes, the eligible replicas that rest on the old one are forgotten: of the

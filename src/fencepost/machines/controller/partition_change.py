@@ -11,7 +11,7 @@ it have done:
    does not go, and the move does not itself leave fewer in sync than the min ISR. With fewer that
    come than go, all that stay have to be in sync (KAFKA-14190).
 2. Who is eligible is known (KIP-966): with fewer in sync than the min ISR, those that were in sync
-   or eligible before and did not lose anything stay eligible; otherwise nobody has to be.
+   or eligible before and did not lose anything stay eligible; otherwise no replica is.
 3. A leader is elected, by the table below.
 4. The leader epoch rises if a replica is taken away, so that it is fenced, even if the leader
    stays: the record then names the same leader.
@@ -19,22 +19,23 @@ it have done:
 6. The in-sync set is written down. It becomes empty only with eligible replicas; without them the
    last member stays in it without leading, because it alone has all the data.
 7. The leader epoch rises if the in-sync set shrinks: only before 3.6-IV0 (KAFKA-15021).
-8. The last known leader is written down when nobody is in sync any more, and forgotten when there
-   is a leader.
+8. The last known leader is written down when no replica is in sync any more, and forgotten when
+   there is a leader.
 9. Replicas, their directories, and those that come and go are written down.
 10. The recovery state is written down.
 
-| who is looked at, the first that may lead is elected               | election  | is clean |
+| in this order; the first that may lead is elected                  | election  | is clean |
 |--------------------------------------------------------------------|-----------|----------|
 | the preferred replica, which is the first, if it is valid          | PREFERRED | yes      |
 | the present leader, if it is valid                                 | all       | yes      |
 | the replicas in their order, if they are valid                     | all       | yes      |
-| the last known leader, if nobody is in sync or eligible (KIP-966)  | all       | no       |
+| the last known leader, if none is in sync or eligible (KIP-966)    | all       | no       |
 | the replicas in their order                                        | UNCLEAN   | no       |
-| nobody                                                             | all       | yes      |
+| none                                                               | all       | yes      |
 
-Valid is who is in sync, or eligible if nobody is in sync. Who is elected from among the eligible
-is in sync alone from then on. An unclean election loses data and says so (`RECOVERING`).
+A replica is valid if it is in sync, or if it is eligible and no replica is in sync. A leader that
+is elected from among the eligible ones is the only one in sync from then on. An unclean election
+loses data and says so (`RECOVERING`).
 
 Deviations: Kafka completes a reassignment also when too few are left in sync by it, and acks=all is
 refused from then on. A replica that is taken away does not stay eligible. Kafka leaves it in the
@@ -116,8 +117,8 @@ def propose_change(
 ) -> PartitionChangeRecord | None:
     """The record that makes `partition` what `target` says, or None if it is that already.
 
-    `image` is the cluster that the partition is of. `min_isr` is how many replicas have to be in
-    sync before nobody needs to be eligible (`TopicPolicies.min_isr`).
+    `image` is the cluster that the partition is of. With `min_isr` replicas in sync
+    (`TopicPolicies.min_isr`) none has to be eligible.
     """
     draft = _Draft(partition, target, is_elr_enabled(image), min_isr, rules)
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=index)

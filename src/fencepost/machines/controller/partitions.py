@@ -56,7 +56,7 @@ def propose(
     policies: TopicPolicies,
     may_lead: MayLead | None = None,
 ) -> PartitionChangeRecord | None:
-    """`propose_change` of a partition of `image`; without `may_lead`, whoever may by the image."""
+    """`propose_change` of a partition of `image`, which says who may lead if `may_lead` is None."""
     partition = topic.partitions[index]
     if may_lead is None:
         may_lead = leadership(image.brokers, partition)

@@ -3,17 +3,18 @@
 A move has four steps. The first is decided here, the rest follows by itself:
 
 1. The partition's replicas become the target's, in their order, and behind them those that go. What
-   is added and removed is written down. The leader epoch stays; nobody is fenced yet.
+   is added and removed is written down. The leader epoch stays; no replica is fenced yet.
 2. The brokers that come make logs and fetch. They enter the in-sync set through AlterPartition.
 3. Every change of the in-sync set tries to end the move (`partition_change.py`, step 1).
 4. Then the replicas are the target's alone. The leader epoch rises, another leader is elected if
    the old one goes, and the brokers that go delete their logs.
 
-A target that needs nobody new, because it puts the replicas into another order or takes away one
-out of three, ends at once: then there is one record.
+A target that needs no new replica, because it puts the replicas into another order or takes away
+one out of three, ends at once: then there is one record.
 
-A new target during a move: who was coming and is not in it goes, who was going and is in it stays,
-who was coming and is in it is still coming. To call a move off takes away who was coming.
+A new target during a move: a replica that was being added and is not in it is removed, one that was
+being removed and is in it stays, and one that was being added and is in it is still being added.
+Cancelling a move removes the replicas that were being added.
 
 | # | condition                                                      | error                       |
 |---|----------------------------------------------------------------|-----------------------------|
@@ -147,7 +148,7 @@ def call_off(
 ) -> Target:
     """Back to the replicas before the move. Raises Refused; see the table.
 
-    If nobody of those is in sync, one is elected uncleanly. Kafka puts the first of them into the
+    If none of those is in sync, one is elected uncleanly. Kafka puts the first of them into the
     in-sync set as if it had never left it; here it leads as one that recovers, which is the truth.
     """
     if not partition.is_reassigning:

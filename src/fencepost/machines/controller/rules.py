@@ -1,7 +1,7 @@
 """The rules of the active controller by name: what the simulator can take away, one at a time.
 
 Like `machines/quorum/rules.py`, for `Controller` and for `runtime/controller_host.py`, which runs
-it: each rule is a function of the facts that it is told and of nothing else. Production uses
+it: each rule is a function of the facts that it is given and of nothing else. Production uses
 `RULES`; an ablation is a subclass that overrides some of these methods and nothing besides.
 """
 
@@ -45,8 +45,8 @@ class ControllerRules:
         """Whether a partition may leave the brokers that go: all that come are in sync, and the
         move does not leave fewer than `min_isr` so (S28).
 
-        `before` and `after` are who is in sync with and without those that go. Where somebody is to
-        be lost by it, they stay until others are back.
+        `before` and `after` are the replicas in sync with and without those that go. If fewer than
+        `min_isr` would be left, those that go stay until others are back in sync.
         """
         is_enough = len(after) >= min_isr or after == before
         return bool(after) and adding <= after and is_enough

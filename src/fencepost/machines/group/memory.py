@@ -4,8 +4,8 @@ Counted is what clients decide the size of: group ids, and what each member has 
 with their metadata, assignment), with an allowance for the objects around it. Offsets are not
 counted: each is a record on disk that the same client had to write.
 
-The last quarter is kept for members that need little (`SMALL_MEMBER_BYTES`), so that whoever fills
-the rest with large ones does not keep everybody else out.
+The last quarter is kept for members that need little (`SMALL_MEMBER_BYTES`), so that a client that
+fills the rest with large ones does not keep other members out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules of groups by name: what the simulator can take away, one at a time.
 
 Like `machines/quorum/rules.py`, for `GroupCoordinator`: each rule is a function of the facts that
-it is told and of nothing else. Production uses `RULES`; an ablation is a subclass that overrides
+it is given and of nothing else. Production uses `RULES`; an ablation is a subclass that overrides
 some of these methods and nothing besides.
 """
 
@@ -35,9 +35,8 @@ class GroupRules:
         return is_decided
 
     def may_expire(self, is_undecided: bool) -> bool:
-        """Whether an offset that nobody has wanted for long is forgotten: not while an open
-        transaction has committed a new one, which the tombstone would take with it
-        (KAFKA-19163)."""
+        """Whether an offset whose retention has passed is removed: not while an open transaction
+        has committed a new one, which the tombstone would take with it (KAFKA-19163)."""
         return not is_undecided
 
 

@@ -12,7 +12,7 @@ proportional to what the records touch.
 
 Records must fit the image: a change to a partition, topic or broker epoch that does not exist is
 `ReplayError`. Controllers never write such a record, so it means a damaged log or a mistake of
-ours, and a node must stop rather than go on with an image nobody else has.
+ours, and a node must stop rather than go on with an image that no other node has.
 
 Between `BeginTransactionRecord` and `EndTransactionRecord` records are kept apart in the image's
 `pending`; at the end they take effect together, and an abort drops them (KIP-868).

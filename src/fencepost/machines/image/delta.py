@@ -1,4 +1,4 @@
-"""What is different between two images, told so that a broker knows what to do about it.
+"""What is different between two images, in the form in which a broker acts on it.
 
 `diff` walks only what the images do not share. The delta is raw material: it says which partitions
 changed and how; `ImageDelta.for_broker` answers the question a broker asks, namely what it now has

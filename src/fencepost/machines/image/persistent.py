@@ -148,7 +148,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         """
         yield from _changes(old._root, self._root)
 
-    # The next two replace the root of a map that nobody else has seen yet; nodes are copied.
+    # The next two replace the root of a map that no caller has seen yet; nodes are copied.
 
     def _put(self, key: K, value: V) -> None:
         assert value is not None, "None as a value means absence"

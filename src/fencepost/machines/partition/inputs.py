@@ -198,7 +198,8 @@ class AdvanceLogStart(NamedTuple):
     only a leader does it, -1 stands for the high watermark, and asking for less than is gone
     already is no error. It is answered when the logs of all live replicas start there, or with
     REQUEST_TIMED_OUT at `deadline_ms`, if that comes first. Without a token, the log's own
-    retention asks, on leaders and followers. Nobody can delete what consumers may not read yet.
+    retention asks, on leaders and followers. Records that consumers may not read yet cannot be
+    deleted.
     """
 
     offset: int

@@ -203,7 +203,7 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everybody whom the controller may have in the in-sync set by now."""
+        """All replicas that the controller may have in the in-sync set by now."""
         if self.pending is None:
             return self.isr
         return self._rules.counted_isr(self.isr, _members(self.pending))

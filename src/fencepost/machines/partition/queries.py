@@ -88,7 +88,7 @@ class LogView(Protocol):
 class PartitionQueries:
     """What a replica knows of its partition, and the questions that are answered from it.
 
-    The parts of the machine (`part.py`) share this state and change it; everybody else looks at it.
+    The parts of the machine (`part.py`) share this state and change it; other code reads it.
     """
 
     NOT_STATE: ClassVar = frozenset(("config", "isr_changes", "log", "rules", "wall_ms"))
@@ -184,7 +184,7 @@ class PartitionQueries:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Whom the controller may have in sync by now, as a leader knows it; empty elsewhere."""
+        """The replicas that the controller may have in sync by now; empty unless this leads."""
         return self.leader_state.maximal_isr if self.leader_state is not None else frozenset()
 
     @property

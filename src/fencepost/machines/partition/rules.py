@@ -1,7 +1,7 @@
 """The rules of partitions by name: what the simulator can take away, one at a time.
 
 Like `machines/quorum/rules.py`, for a leader and its in-sync set: each rule is a function of the
-facts that it is told and of nothing else. Production uses `RULES`; an ablation is a subclass that
+facts that it is given and of nothing else. Production uses `RULES`; an ablation is a subclass that
 overrides some of these methods and nothing besides.
 """
 
@@ -28,8 +28,9 @@ class PartitionRules:
     def must_be_caught_up(self, is_under_min_isr: bool) -> bool:
         """Whether a follower must be caught up besides, as it must be to stay in sync.
 
-        With too few in sync the high watermark stands still: who has reached no more than that may
-        be far behind, would be dropped for it, and join again, for ever (KAFKA-19996).
+        With too few in sync the high watermark does not advance: a follower that has reached no
+        more than that may be far behind, would be dropped for it, and join again, endlessly
+        (KAFKA-19996).
         """
         return is_under_min_isr
 
@@ -92,19 +93,19 @@ class PartitionRules:
         """Which set must not be below `min.insync.replicas`, while a change is on its way.
 
         Only what the controller has granted: while its own set is below the minimum it keeps others
-        eligible to lead, of whom a leader does not know (KIP-966).
+        eligible to lead, which a leader does not know of (KIP-966).
         """
         return isr
 
     def counted_isr(self, isr: frozenset[int], proposed: frozenset[int]) -> frozenset[int]:
-        """Who holds the high watermark back: whoever the controller may have in sync by now, while
-        a change is on its way (KIP-497)."""
+        """The replicas that hold the high watermark back: all that the controller may have in sync
+        by now, while a change is on its way (KIP-497)."""
         return isr | proposed
 
     def asks_coordinator(self, is_open: bool) -> bool:
         """Whether a transaction's coordinator is asked before something of it is appended: unless
-        the transaction is open here already, for nobody ends what no coordinator knows of (KIP-890,
-        KAFKA-14402)."""
+        the transaction is open here already. No marker would ever end a transaction that its
+        coordinator does not know of (KIP-890, KAFKA-14402)."""
         return not is_open
 
     def is_verified(self, ticket: int, present: int) -> bool:

@@ -72,7 +72,7 @@ class _Verification:
         self.bumps_epochs = start.bumps_epochs
 
     def take(self, start: StartVerification) -> None:
-        """Somebody asks again; an older epoch changes nothing."""
+        """The producer asks again; an older epoch changes nothing."""
         if start.producer_epoch > self.producer_epoch:
             self.producer_epoch = start.producer_epoch
             self.lowest_sequence = start.first_sequence
@@ -162,9 +162,9 @@ class Transactions:
     ) -> ErrorCode:
         """Whether a marker may be appended: it is then.
 
-        What was verified before it is worth nothing. With KIP-890 it carries the epoch of the
-        producer's next transaction: who asks to begin that one is not meant, when the marker of
-        the one before it comes late or again.
+        It voids verifications made before it. With KIP-890 it carries the epoch of the producer's
+        next transaction: a verification of that one stays valid when the marker of the transaction
+        before it comes late or again.
         """
         header, version = request.batch.header, request.transaction_version
         error = producers.check_marker(

@@ -59,7 +59,7 @@ class LogDamage(Part):
             )
 
     def _stop_leading_damaged(self) -> None:
-        """Who cannot read its log can neither lead nor stand for election."""
+        """A node that cannot read its log can neither lead nor stand for election."""
         if isinstance(self._node.role_state, Leader):
             self._roles.become_resigned()
         elif isinstance(self._node.role_state, Nominee):
@@ -87,8 +87,8 @@ class LogDamage(Part):
     def maybe_forget_acknowledged(self) -> None:
         """What was acknowledged of the log is there again, durably: nothing need be remembered.
 
-        A record of a later epoch will do, too: who led that epoch had all that was committed, and
-        our log has what came before the record.
+        A record of a later epoch will do, too: the leader of that epoch had all that was committed,
+        and our log has what came before the record.
         """
         log = self._log
         if not (0, 0) < self._outbox.state.acknowledged_end <= log.end:

@@ -77,7 +77,7 @@ _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class DraftReader(Struct, frozen=True):
-    """The token of a Fetch that came as a draft: who waits, and in which words to answer."""
+    """The token of a Fetch that came as a draft: which replica waits, and how to answer it."""
 
     token: Any
     version: int
@@ -158,7 +158,7 @@ class DraftAdapter:
         return inputs.FetchReceived(reader, request, loads_snapshots=False)
 
     def _high_watermark_told(self, reader: DraftReader) -> int:
-        """What the reader was told in this epoch; -1 if nothing, or if another leader did."""
+        """What was sent to the reader in this epoch; -1 if nothing, or if another leader did."""
         if self._told_in_epoch != self.machine.epoch:
             self._told.clear()
             self._told_in_epoch = self.machine.epoch

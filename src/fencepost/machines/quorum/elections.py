@@ -171,8 +171,8 @@ class Elections(Part):
         """A lone voter that has heard of another epoch leads again in the same step.
 
         No node can have been elected without its vote, so there is none to wait for: one that has
-        said so is wrong, or was removed and does not know. Only to whom it gave its vote
-        it leaves an election timeout, for that one may know of a second voter (itself).
+        said so is wrong, or was removed and does not know. Only to the candidate that has its vote
+        it leaves an election timeout: that one may know of a second voter (itself).
         """
         if (
             self._node.role in (Role.UNATTACHED, Role.FOLLOWER)

@@ -1,4 +1,4 @@
-"""What a quorum machine can be told, and what it answers with.
+"""The inputs of a quorum machine, and what it answers with.
 
 Requests and answers of the quorum protocol come as the wire's own messages. A shell makes an input
 of a message with `received` and `answered`; the `request` of an answer must be the very object

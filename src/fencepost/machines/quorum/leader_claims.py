@@ -103,7 +103,7 @@ class LeaderClaims(Part):
         | who says it           | we led, or hold records of the epoch | we have nothing of it   |
         |-----------------------|--------------------------------------|-------------------------|
         | the claimed leader    | we stop, before we add to the harm   | the claim is believed   |
-        | whom we took for it   | (the same)                           | (the same)              |
+        | the leader we knew    | (the same)                           | (the same)              |
         | another               | ignored                              | ignored, by voters      |
 
         A leader has asked all voters, so that two that were elected hear of each other first hand.

@@ -64,7 +64,7 @@ other's business; parts decide, and are given the node and by name the parts tha
 | `outbox`             | a step's effects, and the durable state in front of what depends on it |
 | `timers`             | now, deadlines, jitter                                                 |
 | `log`                | its end, what is durable, committed, damaged; the voters along it      |
-| `requests`           | what was asked of whom and is not answered                             |
+| `requests`           | requests to other nodes that are not answered                          |
 | `node`               | these four, who this node is, its role (`roles.py`), who leads         |
 | `tracker` (a role's) | the progress of replicas: what a majority holds, and when heard of     |
 | `changes` (a role's) | the change of the voters that is under way                             |
@@ -74,7 +74,7 @@ other's business; parts decide, and are given the node and by name the parts tha
 |-------------------------------------|----------------------------------------------|
 | `role_changes`                      | the table above: every `become_`             |
 | `leader_claims`                     | which epochs and leaders are believed        |
-| `elections`                         | votes: of whom, and for whom                 |
+| `elections`                         | votes: asked for, and given                  |
 | `following`                         | what a leader sends: append, cut, await it   |
 | `snapshot_fetching`, `.._retention` | snapshots (KIP-630): loaded, kept            |
 | `damage`                            | batches that cannot be read                  |
@@ -596,7 +596,7 @@ TIMERS: dict[str, Callable[[QuorumMachine], None]] = {
     inputs.VOTER_CHANGE: lambda machine: machine.reconfiguration.step_change_timeout(),
     inputs.VOTER_REQUEST: lambda machine: machine.voter_requests.step_due(),
 }
-"""The timers whose firing means something by itself, and to whom."""
+"""The timers whose firing means something by itself, and the part that handles it."""
 
 MachineMaker = Callable[..., QuorumMachine]
 """`QuorumMachine`, or something that takes what it takes: node id, voters, log, state, config."""

@@ -191,7 +191,7 @@ def end_request_of(request: end.EndQuorumEpochRequest) -> end.PartitionDataReque
 
 
 def preferred_candidates_of(partition: end.PartitionDataRequest) -> list[ReplicaKey]:
-    """The keys of those who had better stand next, best first, from either form."""
+    """The keys of the preferred candidates, best first, from either form."""
     if partition.preferred_candidates:
         return [
             ReplicaKey(candidate.candidate_id, candidate.candidate_directory_id)

@@ -213,7 +213,8 @@ class QuorumNode(Component):
         return voter_id == self.id and directory_id in (Uuid.ZERO, self.key.directory_id)
 
     def targets_to_probe(self) -> Sequence[int]:
-        """Whom to ask who leads: the bootstrap servers under their pseudo ids, then the voters.
+        """The nodes to ask for the leader: the bootstrap servers under their pseudo ids, then the
+        voters.
 
         Bootstrap servers come first because voters may be known only by what an old log says. A
         voter hears from other voters when it asks for their votes.

@@ -1,8 +1,8 @@
 """The roles and how a node gets from one to another: every `become_`, and who waits for what.
 
 A role is left by entering another; `_leave_role` cleans up after it. Within an epoch, roles change
-without touching the vote or the leader on record, so a node can neither vote twice nor forget whom
-it followed.
+without touching the vote or the leader on record, so a node can neither vote twice nor forget the
+leader that it followed.
 
 The log is appended to and cut through here, too, because its voters count as soon as their record
 is in it, and a role may depend on them.

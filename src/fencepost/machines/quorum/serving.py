@@ -95,7 +95,7 @@ class Serving(Part):
         ):
             self._outbox.reply(token, bounds)
             return
-        # Who waits for longer than that takes its leader for dead; and it may have disconnected.
+        # A follower that waits for longer takes its leader for dead; and it may have disconnected.
         deadline = self._timers.now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
         leader.fetches.add(
             WaitingFetch(
@@ -207,7 +207,7 @@ class Serving(Part):
 
     @property
     def _told_high_watermark(self) -> int:
-        """What readers are told of the high watermark; see the module docstring."""
+        """The high watermark that readers get; see the module docstring."""
         return self._log.high_watermark if self._node.is_active_leader else -1
 
     def _has_update(self, asked: fetch.FetchPartition, bounds: inputs.FetchBounds) -> bool:

@@ -1,4 +1,4 @@
-"""What a session is told, and what it has its connection do. Times are of the monotonic clock."""
+"""The inputs of a session, and what it has its connection do. Times are of the monotonic clock."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ in memory alone; the next coordinator has all of them written again.
 
 Kafka gives a transactional id a pending state while a record about it is being replicated, and
 refuses others meanwhile. Here the next decision builds on records that are in the leader's log, and
-its answer is held until both are committed, so nobody needs to come again.
+its answer is held until both are committed, so no client has to retry.
 
 What comes from the controller, a producer id, is given to a decision that may need one. A decision
 that lacks it answers NEEDS_PRODUCER_ID, and is made again.
@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self._shard.put(record.transactional_id, record.transaction)
 
     def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
-        """Nobody writes `__transaction_state` in transactions."""
+        """Records of `__transaction_state` are not written in transactions."""
 
     def apply_change(self, change: Transaction) -> None:
         """Some markers of an end are written."""
@@ -123,7 +123,7 @@ class TransactionCoordinator:
         """ListTransactions."""
         return list_transactions(self._shard, filters, token, wall_ms)
 
-    # What nobody asks for
+    # Without a request
 
     def decide_loaded(self, wall_ms: int) -> Decision:
         """Ends that were decided go on; the timers run."""

@@ -1,9 +1,9 @@
-"""The end of a transaction: decided, told to every partition, complete.
+"""The end of a transaction: decided, written to every partition, complete.
 
 An end is decided by a record, PREPARE_COMMIT or PREPARE_ABORT. Once it is committed nothing can
 change it any more: the producer is answered, and markers go out (`SendMarkers`), again and again,
 by this coordinator or the next, until every partition has one. Then a COMPLETE record says so, and
-the next transaction may begin; who wants one before hears CONCURRENT_TRANSACTIONS.
+the next transaction may begin; a producer that begins one before gets CONCURRENT_TRANSACTIONS.
 
 Answers to EndTxn of the current producer, for transaction versions 0 and 1 (request v0-4):
 
@@ -13,14 +13,15 @@ Answers to EndTxn of the current producer, for transaction versions 0 and 1 (req
 | ONGOING         | commits             | aborts              |
 | COMPLETE_COMMIT | NONE                | INVALID_TXN_STATE   |
 | COMPLETE_ABORT  | INVALID_TXN_STATE   | NONE                |
-| PREPARE_*       | CONCURRENT_TRANSACTIONS, whoever asks        ||
+| PREPARE_*       | CONCURRENT_TRANSACTIONS, either way          ||
 
 NONE answers a repetition when the COMPLETE record was written once more (`Shard.write_again`).
 Kafka answers from memory, also where another coordinator has taken over and begun the next
 transaction.
 
-For version 2 (request v5) a repetition can be told by its epoch, so an abort of nothing begins the
-next epoch, too:
+For version 2 (request v5) a retry is recognized by its epoch, so an abort of nothing begins the
+next epoch, too. In PREPARE_* every request is answered CONCURRENT_TRANSACTIONS, whatever epoch it
+names.
 
 | state           | commit, again | commit            | abort, again      | abort     |
 |-----------------|---------------|-------------------|-------------------|-----------|
@@ -29,8 +30,8 @@ next epoch, too:
 | COMPLETE_COMMIT | NONE          | INVALID_TXN_STATE | INVALID_TXN_STATE | aborts    |
 | COMPLETE_ABORT  | INVALID_TXN_STATE | INVALID_TXN_STATE | NONE          | aborts    |
 
-What version 0 or 1 has ended cannot be repeated with version 2: who has the epoch before is fenced,
-since somebody else was given the present one.
+What version 0 or 1 has ended cannot be repeated with version 2: a producer with the epoch before is
+fenced, since the present one was given to another.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _end_bumping(
 
 
 def _of_what_is_over(shard: Shard, present: Transaction, committed: bool) -> ErrorCode:
-    """The answer to who asks for an end that is not to be decided any more."""
+    """The error code for a request to end a transaction while none is ongoing."""
     if present.state not in _COMPLETE:
         return ErrorCode.INVALID_TXN_STATE
     has_ended_so = shard.rules.has_ended_so(present.is_committed, committed)

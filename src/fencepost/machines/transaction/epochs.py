@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A transactional id has one producer at a time, known by its producer id and epoch. Whoever names an
-older epoch is fenced. All arithmetic about them is here, over `Identity` and nothing else:
+A transactional id has one producer at a time, known by its producer id and epoch. A producer that
+names an older epoch is fenced. All arithmetic about them is here, over `Identity` and nothing else:
 
 * `initialized`: InitProducerId gives the id to a producer, in the next epoch;
 * `ended`: with transaction version 2 (KIP-890) every end of a transaction begins the next epoch, so
@@ -17,9 +17,9 @@ end or the fence (`EPOCH_MAX`). Then the producer gets a new id with epoch 0. A 
 the controller and may have to be waited for, so it is a parameter, `fresh`; without one the answer
 is `NEEDS_PRODUCER_ID`, and the same is asked again with one.
 
-A producer that heard no answer asks again, with what it knew before. `claim_of` tells such a
-repetition from somebody who is late: it names the epoch before, or, if the epochs had just been
-used up, the id before (`Claim.OVERFLOW_RETRY`).
+A producer that got no answer asks again, with what it knew before. `claim_of` distinguishes such a
+retry from a producer that is out of date: it names the epoch before, or, if the epochs had just
+been used up, the id before (`Claim.OVERFLOW_RETRY`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUMPS_FROM: Final = 2
 
 
 class NeedsProducerId(Enum):
-    """A type of one value, so that it can be told from an `Identity`."""
+    """A type of one value, so that it can be distinguished from an `Identity`."""
 
     TOKEN = "needs a producer id"
 
@@ -67,7 +67,7 @@ class Identity(NamedTuple):
 
 
 class Claim(Enum):
-    """What somebody who names a producer id and an epoch is to a transactional id."""
+    """What a producer that names a producer id and an epoch is to a transactional id."""
 
     CURRENT = "current"
     RETRY = "retry"
@@ -133,7 +133,8 @@ def ended(identity: Identity, fresh: int | None) -> Identity | NeedsProducerId:
 def fenced(identity: Identity) -> Identity:
     """The producer while its transaction is aborted by the coordinator, with version 0 or 1.
 
-    The epoch is nobody's, and whoever had the one before is not taken for a repetition.
+    The new epoch is given to no producer, and a request with the one before is not taken for a
+    retry.
     """
     return Identity(
         identity.producer_id,

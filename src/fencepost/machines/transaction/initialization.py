@@ -1,10 +1,10 @@
 """InitProducerId with a transactional id: a producer takes the id over, or goes on after an error.
 
-Whoever held the id before is fenced by the next epoch. A transaction that is still open is aborted
-first: the caller hears CONCURRENT_TRANSACTIONS and comes again until that is done. A producer that
-says which id and epoch it has (KIP-360) and has another epoch than the transaction that is open is
-fenced, and the transaction goes on. Kafka looks at the id alone then: there a producer that was
-fenced takes the transaction of the one that fenced it along.
+The producer that held the id before is fenced by the next epoch. A transaction that is still open
+is aborted first: the new producer gets CONCURRENT_TRANSACTIONS and retries until that is done. A
+producer that says which id and epoch it has (KIP-360) and has another epoch than the transaction
+that is open is fenced, and the transaction goes on. Kafka looks at the id alone then: there a
+producer that was fenced takes the transaction of the one that fenced it along.
 """
 
 from __future__ import annotations

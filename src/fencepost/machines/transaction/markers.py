@@ -3,7 +3,7 @@
 | answer                                                  | what follows                        |
 |---------------------------------------------------------|-------------------------------------|
 | 0                                                       | the partition has its marker        |
-| 2, 3, 5, 6, 7, 8, 9, 14, 15, 16, 19, 20, 56, 74, 75     | sent again, to whoever leads then   |
+| 2, 3, 5, 6, 7, 8, 9, 14, 15, 16, 19, 20, 56, 74, 75     | sent again, to the present leader   |
 | 47, 52                                                  | the partition knows of a later      |
 |                                                         | producer or coordinator: sent again |
 |                                                         | seldom, with an entry in the log    |
@@ -30,8 +30,9 @@ class Reaction(Enum):
     DONE = "done"
     RETRY = "retry"
     REFUSED = "refused"
-    """Another coordinator has spoken to the partition: this one is out of date and will be unloaded
-    when it hears of that, or somebody has written a marker who is none."""
+    """Another coordinator has written to the partition: this one is out of date and will be
+    unloaded when the node applies the metadata. Or a client that is no coordinator has written a
+    marker."""
     COMPLAIN = "complain"
     """As RETRY, and an operator should know."""
 

@@ -1,9 +1,9 @@
 """How much memory the transactional ids of a node take, and how much they may.
 
 Counted is what clients decide the size of: the id, and each partition of a transaction, with an
-allowance for the objects around them. Whoever would need more is told to come again
-(COORDINATOR_NOT_AVAILABLE); what is loaded from the log is always taken. The last tenth is for ids
-that are there: a stranger who makes up ids stops no producer that is at work.
+allowance for the objects around them. A request that would need more is refused with
+COORDINATOR_NOT_AVAILABLE, which clients retry; what is loaded from the log is always taken. The
+last tenth is for ids that are there: a client that makes up ids stops no producer that is at work.
 """
 
 from __future__ import annotations

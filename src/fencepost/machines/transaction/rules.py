@@ -1,7 +1,7 @@
 """The rules of transactions by name: what the simulator can take away, one at a time.
 
 Like `machines/group/rules.py`, for `TransactionCoordinator`: each rule is a function of the facts
-that it is told and of nothing else. Production uses `RULES`; an ablation is a subclass that
+that it is given and of nothing else. Production uses `RULES`; an ablation is a subclass that
 overrides some of these methods and nothing besides.
 """
 
@@ -27,16 +27,16 @@ class TransactionRules:
     __slots__ = ()
 
     def may_add(self, claim: Claim) -> bool:
-        """Whether who names that id and epoch may add partitions: nobody but the producer."""
+        """Whether a request with that id and epoch may add partitions: the present producer's."""
         return claim is Claim.CURRENT
 
     def may_end(self, claim: Claim) -> bool:
-        """Whether who names that id and epoch may end what is ongoing: nobody but the producer, and
-        not with a request for the transaction before that was long on its way (KIP-890)."""
+        """Whether a request with that id and epoch may end what is ongoing: only the present
+        producer's, and not a delayed one for the transaction before (KIP-890)."""
         return claim is Claim.CURRENT
 
     def has_ended_so(self, was_committed: bool, committed: bool) -> bool:
-        """Whether who asks for an end of what is over hears that it is done: if it was that end."""
+        """Whether a request to end what is over is answered NONE: if it was ended in that way."""
         return was_committed is committed
 
     def must_wait(self, transaction: Transaction) -> bool:

@@ -25,8 +25,8 @@ given waits for the disk, decompresses and computes at once.
   deleted or its disk has failed: `runtime.unload(index, None)`.
 * Whenever the partition's high watermark has moved: `runtime.high_watermark_moved(index)`.
 * For a request: `runtime.submit(index, decide, on_reply)`, where `decide(machine, on_reply)`
-  returns the machine's `Decision` and `on_reply(error, reply)` hears of it once it is committed.
-  For JoinGroup that is `lambda machine, token: machine.decide_join_group(...)`.
+  returns the machine's `Decision` and `on_reply(error, reply)` is called once it is committed. For
+  JoinGroup that is `lambda machine, token: machine.decide_join_group(...)`.
 * A crash needs no call: throw the runtime away with everything else that is in memory.
 """
 

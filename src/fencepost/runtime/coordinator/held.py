@@ -1,8 +1,9 @@
 """`HeldAnswers`: what may leave only when the records it rests on are committed.
 
 Answers are held in the order of the decisions they come from, each with the offset behind the last
-record that was appended until then. Whoever waits too long (`timeout_ms`) is told so and nothing
-more; the records are in the log and may still be committed, so the state stays as it is.
+record that was appended until then. A request that waits longer than `timeout_ms` is answered with
+an error, and not again; the records are in the log and may still be committed, so the state stays
+as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class HeldAnswers:
-    """See the module docstring. `on_late` is told the tokens of who waited too long."""
+    """See the module docstring. `on_late` gets the tokens of requests that waited too long."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class HeldAnswers:
             self._timer = self._timers.at(deadline_ms, self._look_for_late)
 
     def release(self, committed_offset: int) -> Iterator[Answer]:
-        """The answers that may leave, in their order; whoever iterates may `clear` meanwhile."""
+        """The answers that may leave, in their order; the caller may `clear` while it iterates."""
         answers, self._committed_offset = self._answers, committed_offset
         while answers and answers[0].offset <= committed_offset:
             yield answers.popleft()

@@ -1,7 +1,7 @@
 """The rules of coordinators by name: what the simulator can take away, one at a time.
 
 Like `machines/quorum/rules.py`, for what hosts the coordinators of groups and transactions over a
-log: each rule is a function of the facts that it is told and of nothing else. Production uses
+log: each rule is a function of the facts that it is given and of nothing else. Production uses
 `RULES`; an ablation is a subclass that overrides some of these methods and nothing besides.
 """
 

@@ -7,12 +7,13 @@ may arrive late and in any order:
 
 * a load for an epoch that is not newer than the one loaded, or older than one that ended our
   leadership, changes nothing;
-* an unload names the epoch that ended our leadership (another leads in it, or nobody). It unloads
-  what was loaded for an older epoch, never a newer one (KAFKA-18137). Without an epoch, because the
-  partition is gone from this node, it unloads whatever there is (KAFKA-19274);
-* a load for the epoch right behind the one loaded means that nobody else has led between: epochs go
-  up by one with every change of the leader. What is loaded goes on in the new epoch (KAFKA-15468).
-  After a larger step another broker may have led and cut the log, so it is loaded again.
+* an unload names the epoch that ended our leadership (another broker leads in it, or none). It
+  unloads what was loaded for an older epoch, never a newer one (KAFKA-18137). Without an epoch,
+  because the partition is gone from this node, it unloads whatever there is (KAFKA-19274);
+* a load for the epoch right behind the one loaded means that no other broker has led between:
+  epochs go up by one with every change of the leader. What is loaded goes on in the new epoch
+  (KAFKA-15468). After a larger step another broker may have led and cut the log, so it is loaded
+  again.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class CoordinatorRuntime(Generic[M]):
             coordinator.high_watermark_moved()
 
     def close(self) -> None:
-        """Unload everything; whoever waits hears NOT_COORDINATOR."""
+        """Unload everything; requests that wait are answered with NOT_COORDINATOR."""
         for index in list(self._coordinators):
             self._close(index)
 
@@ -129,6 +130,6 @@ class CoordinatorRuntime(Generic[M]):
             coordinator.submit(decide, on_reply)
 
     def tell_all(self, decide: Callable[[M], Decision[Any]]) -> None:
-        """Have every coordinator decide something that nobody asked for."""
+        """Have every coordinator decide something that no client asked for."""
         for coordinator in self.all():
             coordinator.tell(decide)

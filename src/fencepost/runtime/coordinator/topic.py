@@ -1,9 +1,9 @@
 """`TopicCoordinators`: the coordinators of one kind on a node, by the ids that clients name.
 
-An id belongs to the partition of an internal topic that it hashes to, and to whoever leads that.
-Requests come through `submit`, which finds the coordinator; what cannot be answered here is
-answered with the error that sends the client where it can: NOT_COORDINATOR (ask who is),
-COORDINATOR_LOAD_IN_PROGRESS (wait here).
+An id belongs to the partition of an internal topic that it hashes to, and to the broker that leads
+that partition. Requests come through `submit`, which finds the coordinator; what cannot be answered
+here is answered with the error that sends the client where it can: NOT_COORDINATOR (find the
+coordinator again), COORDINATOR_LOAD_IN_PROGRESS (wait here).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TopicCoordinators(Generic[M]):
         self.runtime = CoordinatorRuntime(kind, ports, ports.scheduler.lane())
 
     def close(self) -> None:
-        """Unload all coordinators; whoever waits is told to look for another one."""
+        """Unload all coordinators; requests that wait are answered with NOT_COORDINATOR."""
         self._closed = True
         self.runtime.close()
 

@@ -41,8 +41,8 @@ FORGOTTEN: Final = (
     " controller may go on with what is left: -o fencepost.accept.loss=__cluster_metadata-0"
 )
 ONLY_VOTER: Final = (
-    "; this is the only voter, so nobody else has the records: restore the directory from a copy,"
-    " or go on without them: -o fencepost.accept.loss=__cluster_metadata-0"
+    "; this is the only voter, so no other controller has the records: restore the directory from"
+    " a copy, or go on without them: -o fencepost.accept.loss=__cluster_metadata-0"
 )
 
 

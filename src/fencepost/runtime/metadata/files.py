@@ -14,7 +14,8 @@ from fencepost.runtime.metadata.rules import RULES, MetadataRules
 class MetadataFiles(Struct, frozen=True):
     """The files of a node's metadata log, and who owns them.
 
-    `is_observer`: nobody counts on them. `static` are the configured voters.
+    `is_observer`: no voter counts on them, or the loss of records is accepted. `static` are the
+    configured voters.
     """
 
     log_dir: LogDir

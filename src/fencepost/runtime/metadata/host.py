@@ -4,14 +4,14 @@ Theory of operation
 -------------------
 `__cluster_metadata`-0 is a log like any other, with a `QuorumMachine` instead of a partition
 machine in front of it. This module hosts that machine and follows it: whenever its high watermark
-has moved, what is committed is read back, decoded and applied to the `ClusterImage`, and whoever
-registered with `on_image` is told what changed. Nothing reaches the image in any other way, so a
-restarted node, a follower and a leader see the same cluster.
+has moved, what is committed is read back, decoded and applied to the `ClusterImage`, and the
+callbacks of `on_image` are called with what changed. Nothing reaches the image in any other way, so
+a restarted node, a follower and a leader see the same cluster.
 
 The newest snapshot stands for everything below its end (KIP-630). It is loaded when it ends behind
 the image: at the start, and after one was fetched from a leader. Then the image is made again and
-the listeners are told what is different from the old one. A snapshot counts, like a batch, once the
-high watermark says that it is committed.
+the callbacks are called with what differs from the old one. A snapshot counts, like a batch, once
+the high watermark says that it is committed.
 
 Batches are applied whole: what a controller decided together takes effect together. Control
 batches (leader changes) only move the image's offset. A follower that has much to catch up with
@@ -19,10 +19,10 @@ gives others a turn after each `PIECE_BYTES`; what it has until then is the imag
 is at any time. A leader catches up at once: it decides by its image.
 
 A committed record that does not decode or does not fit the image means a damaged log or a mistake
-of ours, and so does whatever else goes wrong here. The node must not go on with an image that
-nobody else has, or that some of its parts have not heard of: the quorum machine is told
-(`ImageFailed`) and fails. From then on it leads nobody, votes for nobody and answers nobody, and
-whoever runs the node hears of it through the driver.
+of ours, and so does any other error here. The node must not go on with an image that no other node
+has, or that some of its parts have not applied: the quorum machine gets `ImageFailed` and fails.
+From then on it does not lead, vote or answer requests, and the driver reports the failure, which
+ends the node.
 
 Everything here runs over `MachinePorts`: a simulator hosts this very class.
 """
@@ -154,7 +154,7 @@ class MetadataHost:
         self._ports.driver.feed(METADATA_KEY, Start(jitter))
 
     def close(self) -> None:
-        """Stop; the log stays open for whoever opened it."""
+        """Stop; the log stays open: the caller, who opened it, closes it."""
         self._closed = True
         self._taker.close()
         self._keeper.close()
@@ -166,7 +166,7 @@ class MetadataHost:
         self._taker.take_soon()
 
     def catch_up(self) -> None:
-        """Apply what is committed and not yet in the image, and tell everybody.
+        """Apply what is committed and not yet in the image, and call the callbacks.
 
         A leader's image is up to date after it; a follower may go on in a turn of its own.
         """
@@ -199,7 +199,7 @@ class MetadataHost:
             self.catch_up()
 
     def _apply(self, replay: Replay) -> None:
-        """Take over what is committed; everybody hears of it."""
+        """Take over what is committed, and call the callbacks."""
         replayed = self._replayed(replay)
         if replayed is None:
             return
@@ -251,7 +251,7 @@ class MetadataHost:
         self._unread_at = replay.next_offset if damaged_at is None else damaged_at
         self._feed(LogDamaged(self._unread_at, str(replay.damage)))
         if self.machine.voter_set.ids == (self.machine.key.id,):
-            end = "and nobody else has it"
+            end = "and there is no other voter to repair it from"
         elif self._unread_at == self._repaired_at:
             end = "nor repaired in its place; the next start cuts it there and fetches it again"
         else:
@@ -273,10 +273,10 @@ class MetadataHost:
         """The batches that the machine lets a follower read; None if one of them is corrupt.
 
         Every checksum is looked at, because a follower would have to refuse the batch, and ask for
-        it again for ever: the machine is told instead, and another node may lead. Nothing if the
-        log begins behind them by now, because a snapshot has taken their place while the answer
-        waited for its connection: the follower asks again, and is sent to the snapshot. Raises
-        other LogErrors and OSError, as reading the log does.
+        it again for ever: the machine gets `LogDamaged` instead, and another node may lead. Nothing
+        if the log begins behind them by now, because a snapshot has taken their place while the
+        answer waited for its connection: the follower asks again, and is sent to the snapshot.
+        Raises other LogErrors and OSError, as reading the log does.
         """
         try:
             found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
@@ -337,14 +337,14 @@ class MetadataHost:
         for callback in self._on_step:
             try:
                 callback()
-            except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+            except Exception as error:  # noqa: BLE001 - it must end the node
                 self._break(error)
 
     def _feed(self, input_: Any) -> None:
         self._ports.driver.feed(METADATA_KEY, input_)
 
     def _break(self, error: Exception) -> None:
-        """Something that nobody has foreseen: the node cannot go on as if nothing were."""
+        """After an unexpected error the node cannot go on as if nothing had happened."""
         log.error("following the metadata log failed", exc_info=error)
         self._fail(f"the metadata log cannot be followed: {describe(error)}")
 

@@ -224,7 +224,7 @@ def read_history(
             raise DurableDataLostError(
                 error.path, error.reason, error.position, sound_end=damaged_at
             ) from error
-        # A good copy will fit: whoever applies it finds it again, and has it repaired.
+        # A good copy will fit: applying the log meets the damage again, and has it repaired.
         log.error("cannot determine the voters after the corrupt batch: %s", error)
     except ValueError as error:
         raise LogError(f"{metadata_log.directory}: {error}") from None

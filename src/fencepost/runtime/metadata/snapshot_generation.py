@@ -5,11 +5,11 @@ Theory of operation
 `SnapshotTaker` looks at every new image. When enough has been committed since the last snapshot, or
 enough time has passed with anything committed at all, it has the image written: images never
 change, so a thread can do that while the node goes on (`MachinePorts.run_in_background`). The file
-gets its name on the node's own thread, and only if it is still of use; then the machine is told,
-which decides what the log may forget. A snapshot that cannot be written is no reason to stop: the
-log has everything that it would have had.
+gets its name on the node's own thread, and only if it is still of use; then the machine gets an
+input, and decides what the log may forget. A snapshot that cannot be written is no reason to stop:
+the log has everything that it would have had.
 
-A snapshot's header tells the voters as of its end (KIP-853).
+A snapshot's header has the voters as of its end (KIP-853).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _report(snapshot_id: SnapshotId, error: Exception) -> None:
 
 
 def history_of(static: VoterSet, snapshot_id: SnapshotId, header: SnapshotHeader) -> VoterHistory:
-    """The voters as a snapshot's header tells them. ValueError for voters that cannot be."""
+    """The voters in a snapshot's header. ValueError for voters that cannot be."""
     history = VoterHistory(static)
     last_offset = snapshot_id.end_offset - 1
     if header.kraft_version > 0:

@@ -244,8 +244,9 @@ class PartitionAccess:
     def find_to_write(
         self, client: Client, topic: str | Uuid, index: int
     ) -> HostedPartition | ErrorCode:
-        """`find` for one partition that is to be written. Neither a refusal is told of, nor that a
-        topic of the brokers' own was asked about: the caller leaves both to what tells of them."""
+        """`find` for one partition that is to be written. Neither a refusal is recorded, nor that a
+        topic of the brokers' own was asked about: the caller leaves both to the code that records
+        them."""
         find = self._by_id if isinstance(topic, Uuid) else self._by_name
         authorizer = self.access.authorizer
         if authorizer is None:

@@ -1,4 +1,4 @@
-"""What the authorizer decided, told to a sink: the material of an audit log.
+"""What the authorizer decided, recorded in a sink: the material of an audit log.
 
 An event carries what Kafka's audit line does. Checks that only choose what an answer contains (a
 topic left out of a listing, `authorized_operations`) are no events.

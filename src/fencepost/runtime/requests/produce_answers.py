@@ -1,6 +1,6 @@
 """The end of a Produce request: its answer leaves, or the connection does.
 
-With acks=0 there is no response, so an error can only be told by disconnecting. From v10 on an
+With acks=0 there is no response, so an error can only be reported by disconnecting. From v10 on an
 answer says who leads, where we do not (KIP-951).
 """
 

@@ -384,7 +384,7 @@ class ClassicGroup:
     # Offsets
 
     def refuse_commit(self, committer: Committer, rules: GroupRules) -> ErrorCode | None:
-        """Members commit in the current generation; anybody does while the group is empty.
+        """Members commit in the current generation; while the group is empty, any client may.
 
         A transactional commit without a generation is of a producer of before KIP-447, and may
         come while members wait for their assignment.

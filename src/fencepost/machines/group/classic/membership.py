@@ -18,7 +18,7 @@ set again. A member that waits in JoinGroup or SyncGroup is here and need not he
 that was never in a generation: nothing else would ever remove it (see
 `NEW_MEMBER_JOIN_TIMEOUT_MS`).
 
-What members say is bounded in three ways. Who says more for one protocol than a record of
+What members say is bounded in three ways. A member that says more for one protocol than a record of
 `__consumer_offsets` can have is refused with MESSAGE_TOO_LARGE, which clients do not retry; a group
 has `fencepost.group.max.bytes` (GROUP_MAX_SIZE_REACHED); and all groups of a node share what
 `memory` has (COORDINATOR_NOT_AVAILABLE: it is worth asking again). An assignment that is too large
@@ -526,7 +526,7 @@ class Membership:
         elif member is not None and (
             member.is_new or not (member.awaits_join or member.awaits_sync)
         ):
-            decision.notes.append(f"group {group_id}: {member_id} was not heard of in time")
+            decision.notes.append(f"group {group_id}: {member_id} sent no request in time")
             remove_member(decision, group, member)
             if group.state in (_STABLE, _COMPLETING):
                 reason = f"{member_id} expired"

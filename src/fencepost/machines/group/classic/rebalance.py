@@ -128,14 +128,15 @@ def join_time_is_over(
 
 
 def complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
-    """End the first half: who has not joined is out, the rest are the next generation."""
+    """End the first half: dynamic members that have not joined are removed, the others are the
+    next generation."""
     decision.set_timer(join_timer(group.group_id), None)
     late = [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]
     for member in late:
         remove_member(decision, group, member)
     if late:
         names = ", ".join(member.member_id for member in late)
-        decision.notes.append(f"group {group.group_id}: removed who did not join: {names}")
+        decision.notes.append(f"group {group.group_id}: removed members that did not join: {names}")
     if not group.members:
         group.generation = next_epoch(group.generation)
         group.protocol = None

@@ -154,7 +154,7 @@ class _Configuration:
     def _known_count_of(self, topic: str) -> int:
         count = self._count_of(topic)
         if count is None:
-            raise BrokenTopologyError(f"the partitions of {topic} cannot be told")
+            raise BrokenTopologyError(f"the number of partitions of {topic} is unknown")
         return count
 
     def _refuse_missing_sources(self) -> None:
