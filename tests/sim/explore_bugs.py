@@ -124,7 +124,7 @@ BUGS = {
         Bounds(epochs=4, timeouts=2, first=1, one_batch=True, logs=((1,), (2,), ())),
         ("I25", "I24"),
     ),
-    "whoever refuses a connection has consented": Bug(
+    "a refused connection counts as consent": Bug(
         TakesRefusalForConsent,
         Bounds(epochs=1, timeouts=2, refusals=2),
         ("I21", "machine"),

@@ -89,8 +89,9 @@ class DiskTruth(LogContents[Entry]):
     def has_durable(self, entry: Entry) -> bool:
         """Whether a crash could not take `entry`, which may lie in the snapshot.
 
-        A node that cut off damage may have told a leader before that it holds the entry. It counts
-        as long as its promise binds its vote: nobody is elected by it who lacks the entry.
+        A node that cut off damage may have fetched beyond the entry before, which the leader
+        counted. It counts as long as its acknowledged log end keeps it from voting for a candidate
+        that lacks the entry.
         """
         if entry.next_offset <= self.start_offset:
             return True
