@@ -107,7 +107,7 @@ def _bar(cost: Cost, top: int, line_x: float, scale: float) -> list[str]:
 
 
 def main() -> None:
-    """Draw it anew."""
+    """Draw it again."""
     PICTURE.write_text(draw(costs_in(PAGE.read_text())))
 
 
