@@ -281,7 +281,7 @@ def test_a_controller_registers_and_registers_anew() -> None:
         assert (reply.error_code, reply.error_message) == (0, None)
         registered = bench.controller.image.controllers[2]
         assert registered.incarnation_id == uuid(incarnation)
-        assert not registered.zk_migration_ready, "nobody migrates any more"
+        assert not registered.zk_migration_ready, "no controller migrates from ZooKeeper"
         assert [(e.name, e.host, e.port) for e in registered.listeners] == [("C", "c2", 9093)]
 
 

@@ -245,7 +245,7 @@ def test_the_proposal_names_the_incarnation_that_fetched() -> None:
 
 
 def test_a_proposal_names_every_member_as_it_fetched_not_as_it_is_registered_now() -> None:
-    """KIP-903: nobody vouches for what a member that was born again has."""
+    """KIP-903: the leader does not know the log of a member's newer incarnation."""
     leader = Leader((1, 2, 3))
     leader.fetched(2, 0)
     leader.fetched(3, 0)
@@ -371,7 +371,7 @@ def test_nobody_is_dropped_while_a_request_is_in_flight() -> None:
 
 
 def test_a_joining_replica_that_falls_behind_is_waited_for_no_longer_than_the_lag() -> None:
-    """Nobody else does anything meanwhile: the timer alone has to notice."""
+    """No other replica fetches meanwhile: the timer alone has to notice."""
     leader = Leader((1, 2, 3), isr=(1, 3))
     leader.fetched(2, 0)
     leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
@@ -391,20 +391,20 @@ def test_an_idle_follower_at_the_end_stays() -> None:
 
 
 def test_who_has_everything_is_not_watched() -> None:
-    """Thousands of partitions that nobody writes to cost no timers."""
+    """Thousands of partitions without writes cost no timers."""
     leader = Leader((1, 2, 3))
-    assert (KEY, "isr") in leader.world.timers, "nobody has said yet what it has"
+    assert (KEY, "isr") in leader.world.timers, "no follower has fetched yet"
     leader.fetched(2, 0)
     leader.fetched(3, 0)
     leader.world.advance(LAG_MS)
     assert (KEY, "isr") not in leader.world.timers
     leader.produce(1)
     leader.world.advance(2 * LAG_MS)
-    assert (1,) in proposals(leader), "whoever appends watches"
+    assert (1,) in proposals(leader), "an append starts the timer"
 
 
 def test_a_follower_that_has_less_than_before_is_watched() -> None:
-    """It came back with an empty disk, and nobody writes."""
+    """It came back with an empty disk, and no producer writes."""
     leader = Leader((1, 2))
     leader.produce()
     leader.fetched(2, 1)

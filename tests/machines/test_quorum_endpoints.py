@@ -38,7 +38,7 @@ from .quorum_stages import ask, describe_request, follower, led
 ELSEWHERE = Endpoint("CONTROLLER", "elsewhere", 1234)
 
 
-# -- whoever names a leader says where it is ---------------------------------------------------
+# -- a message that names a leader has its endpoints -------------------------------------------
 
 
 def requests_to(world: ByHand) -> list[Any]:
@@ -192,7 +192,7 @@ def stranger(servers: int, voters: VoterSet | None = None, node_id: int = 0) -> 
 
 
 def targets(machine: QuorumMachine, count: int) -> list[int]:
-    """Whom a machine asks one after another, if nobody answers."""
+    """The nodes that a machine asks one after another, if none answers."""
     effects = machine.step(Start([0]), 0, 0)
     asked = []
     for time in range(count):

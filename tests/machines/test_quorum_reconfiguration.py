@@ -75,7 +75,7 @@ def test_without_waiting_the_answer_comes_with_the_append() -> None:
     assert ask(world, remove(world))[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     world.feed(1, inputs.Resign())
     world.settle()
-    assert len(answers) == 1, "nobody is answered twice"
+    assert len(answers) == 1, "the request is answered once"
 
 
 def test_a_new_voter_that_does_not_answer_is_not_added() -> None:
