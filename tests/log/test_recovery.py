@@ -502,7 +502,7 @@ def test_torn_partition_metadata(content):
     with pytest.raises(CorruptFileError):
         reopen(disk, recovery_point=log.end_offset, topic_id=TOPIC_ID)
     with pytest.raises(CorruptFileError):
-        reopen(disk)  # nobody says which topic it is
+        reopen(disk)  # the caller does not say which topic it is
     again = reopen(disk, topic_id=TOPIC_ID)  # nothing was durable: the file was torn
     assert again.topic_id == TOPIC_ID
     assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())

@@ -95,7 +95,7 @@ def world() -> World:
 def test_small_work_is_done_when_it_is_begun(world: World) -> None:
     for number in range(100):
         world.begin(f"long-{number}", 50)
-    assert world.begin("small", 0), "whoever else waits"
+    assert world.begin("small", 0), "long work that waits does not delay it"
 
 
 def test_as_many_pieces_are_done_at_once_as_are_asked_for(world: World) -> None:

@@ -371,7 +371,7 @@ def test_a_timer_that_is_set_again_fires_once_at_its_last_deadline(world: Coordi
         world.commit()
         world.advance(50)
     assert world.toy.fired == []
-    assert world.ports.timers.armed_count - before < 50, "moved later, not armed anew"
+    assert world.ports.timers.armed_count - before < 50, "moved later, not armed again"
     world.advance(950)
     world.advance(60_000)
     assert world.toy.fired == [("expire", "a")]

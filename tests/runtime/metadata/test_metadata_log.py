@@ -328,7 +328,7 @@ def test_the_image_is_told_from_the_first_offset_on():
 
 
 def test_damage_behind_the_image_is_replaced_by_a_snapshot():
-    """Nobody can read it any more, but everything that it said is in the image."""
+    """The damaged batch cannot be read, but everything that it said is in the image."""
     world = MetadataWorld()
     world.start()
     world.create_topics(8)
