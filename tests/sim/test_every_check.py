@@ -218,7 +218,7 @@ class Asserts(QuorumMachine):
 
 
 class Stumbles(QuorumMachine):
-    """Meets what nobody has foreseen."""
+    """Raises an error that is not among `FORESEEN`."""
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if input_ == TimerFired(inputs.ELECTION):

@@ -29,7 +29,7 @@ WHOLE = Bounds(epochs=2, fences=1, crashes=1, changes=1, appends=1)
 """Three replicas, two elections, a power cut, an in-sync set that changes, and a batch."""
 LARGE_SPACES = {
     "all of it, without a batch": replace(WHOLE, appends=0),
-    "all of it, and nobody is behind": replace(WHOLE, stragglers=0),
+    "all of it, and no broker is behind": replace(WHOLE, stragglers=0),
     "a follower that lags": Bounds(replicas=2, fences=1, changes=1, lags=1, appends=1, min_isr=1),
     "a lost answer": Bounds(in_sync=2, fences=1, changes=1, appends=1, losses=1),
     "slow answers": Bounds(fences=1, appends=1, slow_answers=True),
