@@ -59,7 +59,7 @@ class Chaos:
             cluster.stop(id_)
         elif what == "pause":
             cluster.controllers[id_].pause()
-        else:  # or nobody reaches it, and what it sends arrives: it can still disturb the others
+        else:  # one way: no node reaches it, but what it sends arrives, and can disturb the others
             cluster.cut(None, id_, one_way=what == "cut one way")
 
     def heal(self) -> None:

@@ -97,7 +97,7 @@ def _epoch(cluster: QuorumCluster, node_id: int) -> int:
 
 
 def test_an_orderly_stop_of_all_is_nothing_to_worry_about():
-    """Whoever is last finds no majority to hand over to, or to tell EndQuorumEpoch."""
+    """The last one finds no majority to hand over to, or to send EndQuorumEpoch to."""
     with QuorumCluster(3, 0, combined=True) as all_at_once:
         all_at_once.stop()
         logs = {node.name: node.log_path.read_text() for node in all_at_once.nodes.values()}
