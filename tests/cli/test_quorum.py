@@ -169,7 +169,7 @@ def test_a_voter_with_another_directory_id_is_not_said_to_be_added(
     capsys: pytest.CaptureFixture[str],
     since: bool,
 ) -> None:
-    """Whether it did before, or somebody else has added it since."""
+    """Whether it was a voter before, or another operator has added it since."""
     monkeypatch.setattr(losing, "does", False)
     if since:
         described = losing.describe

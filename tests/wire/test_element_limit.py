@@ -109,7 +109,7 @@ def test_elements_that_take_no_bytes_are_counted():
 
 
 def elements(value: object) -> int:
-    """What decoders count: elements of arrays and tags nobody declared, at every depth."""
+    """What decoders count: elements of arrays and undeclared tags, at every depth."""
     if isinstance(value, list):
         return len(value) + sum(map(elements, value))
     if not isinstance(value, Struct):
