@@ -165,7 +165,7 @@ MOVES = {
 
 @pytest.mark.parametrize("move", MOVES)
 def test_what_moved_while_others_were_looked_at_answers_the_fetch(move: str) -> None:
-    """Row 6: it has moved before the fetch waits on it, so no later event would wake the fetch."""
+    """Row 6: it has moved before the fetch waits on it, so nobody would say so again."""
     leader = history()
     look = look_at(hosted(leader), wanted(12), terms())
     assert not is_out_of_date([look], terms(), 1)

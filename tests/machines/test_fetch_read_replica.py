@@ -16,8 +16,8 @@ FAR, NEAR = "east", "west"
     ("rack", "leader_rack", "others", "chosen"),
     [
         pytest.param("", FAR, [ReadReplica(2, "", 9, 0)], -1, id="no-rack"),
-        pytest.param(NEAR, FAR, [], -1, id="no-other-replica"),
-        pytest.param(NEAR, FAR, [ReadReplica(2, FAR, 9, 0)], -1, id="none-is-near"),
+        pytest.param(NEAR, FAR, [], -1, id="nobody"),
+        pytest.param(NEAR, FAR, [ReadReplica(2, FAR, 9, 0)], -1, id="nobody-near"),
         pytest.param(NEAR, FAR, [ReadReplica(2, None, 9, 0)], -1, id="rack-unknown"),
         pytest.param(NEAR, NEAR, [ReadReplica(2, NEAR, 9, 0)], -1, id="leader-is-near"),
         pytest.param(NEAR, None, [ReadReplica(2, NEAR, 9, 0)], 2, id="one-is-near"),

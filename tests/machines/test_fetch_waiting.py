@@ -14,11 +14,11 @@ from fencepost.wire.errors import ErrorCode
 
 
 class Client:
-    """A client whose fetch waits."""
+    """Whoever waits."""
 
 
 class Shelf:
-    """A partition that has so many bytes for any fetch; counts how often it is asked.
+    """A partition that has so many bytes for whoever fetches from it; counts how often it is asked.
 
     Its machine says so with an upper bound, and its log measures up to there.
     """
@@ -108,7 +108,7 @@ def test_the_end_of_the_log_wakes_replicas_alone() -> None:
     wait(fetches, "replica", "a", replica_id=2)
     shelf = Shelf(10)
     assert tokens(fetches.moved("a", shelf, log_end_alone=True)) == ["replica"]
-    assert shelf.asked == 1, "the partition is not asked for the consumer"
+    assert shelf.asked == 1, "nobody asks for the consumer"
     assert tokens(fetches.moved("a", shelf)) == ["consumer"]
 
 

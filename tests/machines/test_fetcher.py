@@ -184,7 +184,7 @@ def test_an_idle_fetch_is_given_up_for_partitions_that_are_followed_from_now_on(
     assert sorted(hand.fetched()) == [("t", 0), ("t", 1), ("t", 2)]
     assert (hand.last.session_id, hand.last.session_epoch) == (5, 0)
     hand.feed(LeaderAnswered(hand.asked[-2].number, fetch.FetchResponse(session_id=5)))
-    assert len(hand.asked) == count + 1, "the answer to an abandoned fetch"
+    assert len(hand.asked) == count + 1, "an answer that nobody waits for"
 
 
 def test_a_fetch_is_given_up_once_in_a_second_at_most() -> None:

@@ -107,11 +107,11 @@ def test_a_full_answer_that_lacks_a_partition_is_not_used() -> None:
     assert hand.last.session_epoch == 0
 
 
-def test_a_topic_created_again_is_another_partition() -> None:
+def test_a_topic_made_anew_is_another_partition() -> None:
     hand = started(20)
-    created_again = T0._replace(topic_id=TOPIC_IDS["u"])
+    anew = T0._replace(topic_id=TOPIC_IDS["u"])
     hand.feed(Unfollow(T0))
-    hand.follow(created_again, 0, -1)
+    hand.follow(anew, 0, -1)
     hand.answer_fetch(part(0, records=records(20)))  # of the old one
     assert hand.told == []
     assert [topic.topic_id for topic in hand.last.topics] == [TOPIC_IDS["u"]]
@@ -243,7 +243,7 @@ def test_a_leader_that_is_too_old_is_asked_seldom() -> None:
 
 
 def lie(draw: random.Random) -> Any:
-    """A drawn answer of a leader that may answer anything."""
+    """An answer of somebody who says anything."""
     numbers = [-(1 << 31), -1, 0, 1, 7, 20, (1 << 31) - 1]
     offsets = [-(1 << 63), -1, 0, 3, 20, 21, (1 << 63) - 1]
     pick = draw.choice

@@ -195,19 +195,19 @@ def test_nobody_is_asked_while_nobody_leads_or_the_replica_has_ended() -> None:
     assert world.asked == []
 
 
-def test_a_partition_that_is_deleted_and_created_again_begins_from_its_own_log() -> None:
+def test_a_partition_that_is_gone_and_made_anew_begins_from_its_own_log() -> None:
     world = World()
     hosted = world.host()
     world.follow(hosted)
     world.fetchers.gone(hosted)
     world.ports.unhost("t-0")
-    again = world.host(generation="-again")
-    world.follow(again, epoch=2)
+    anew = world.host(generation="-anew")
+    world.follow(anew, epoch=2)
     world.answer((0, records(0, 1)), place=0)
-    assert again.log.end_offset == 0
+    assert anew.log.end_offset == 0
     assert world.offsets() == {0: 0}
     world.answer((0, records(0, 2)))
-    world.durable(again)
+    world.durable(anew)
     assert world.offsets() == {0: 1}
 
 
