@@ -116,7 +116,7 @@ def bootstrap_servers(arguments: argparse.Namespace) -> str:
 
 
 def connect_limit_ms(arguments: argparse.Namespace, config: ClientConfig) -> float:
-    """How long a command tries to reach anybody at all, in milliseconds."""
+    """How long a command tries to reach any broker at all, in milliseconds."""
     if arguments.timeout is not None:
         return float(arguments.timeout * 1000)
     return min(CONNECT_TIMEOUT_MS, config.api_timeout_ms)

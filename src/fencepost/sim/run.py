@@ -173,7 +173,7 @@ class Run:
         return leader is not None and leader.machine.is_active_leader
 
     def _has_converged(self) -> bool:
-        """Everybody follows one leader and holds everything for committed that it has."""
+        """Every node follows one leader and holds everything for committed that it has."""
         leader = self.world.leader()
         if leader is None or not leader.machine.is_active_leader:
             return False
