@@ -186,7 +186,7 @@ def test_a_sync_that_fails_fails_the_log_for_good(log, threads, error):
 
 @pytest.mark.parametrize("error", [0, errno.EIO])
 @pytest.mark.parametrize("how", ["close", "flush", "truncate", "abandon"])
-def test_whoever_syncs_or_closes_its_file_waits_for_it(log, threads, how, error):
+def test_a_sync_or_close_of_its_file_waits_for_it(log, threads, how, error):
     job = log.begin_flush()
     assert job.hand_over(threads, 0, 1)
     outcome: list[Exception | None] = []

@@ -151,7 +151,7 @@ def test_transactions_are_followed():
     )
 
 
-def test_a_marker_in_a_newer_epoch_begins_the_sequences_anew():
+def test_a_marker_in_a_newer_epoch_resets_the_sequences():
     states = after(header(transactional=True, count=3))
     marker = header(epoch=1, sequence=-1, control=True)._replace(base_offset=3)
     assert states.complete_transaction(marker, 7) == 0

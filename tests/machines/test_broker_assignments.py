@@ -182,7 +182,7 @@ def test_another_controller_is_asked_without_waiting_for_the_backoff(machine: Fi
     assert len(machine.step(ControllerChanged(2))) == 1
 
 
-def test_a_request_that_nobody_answers_is_given_up_and_repeated(machine: Fixture) -> None:
+def test_a_request_without_an_answer_is_given_up_and_repeated(machine: Fixture) -> None:
     machine.place(0)
     first = machine.sent[-1]
     assert first.timeout_ms == REQUEST_TIMEOUT_MS

@@ -191,7 +191,7 @@ def test_a_new_partition_is_led_by_its_first_active_replica() -> None:
     assert born.directories == (uuid(502), uuid(503), uuid(501))
 
 
-def test_nothing_is_placed_where_nobody_may_lead() -> None:
+def test_nothing_is_placed_where_no_replica_may_lead() -> None:
     bench = Bench()
     assert bench.create("t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     bench.brokers(1)

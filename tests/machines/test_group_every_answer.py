@@ -209,7 +209,7 @@ class EveryAnswer(RuleBasedStateMachine):
         assert held + waiting == Counter(self.asked.keys())
 
     @invariant()
-    def nobody_waits_for_too_long(self) -> None:
+    def no_member_waits_for_too_long(self) -> None:
         for token in waiting_tokens(self.world.coordinator):
             _, _, at_ms = self.asked[token]
             assert self.world.now - at_ms <= LONGEST_WAIT_MS

@@ -60,7 +60,7 @@ def test_a_block_is_answered_as_one_when_all_of_it_is_as_safe_as_was_asked(acks,
     assert leader.machine.waiting_produces == 0
 
 
-def test_a_block_that_nobody_copies_in_time_is_told_so() -> None:
+def test_a_block_that_is_not_replicated_in_time_times_out() -> None:
     leader = Leader((1, 2))
     leader.fetched(2, 0)
     leader.world.advance(20_000)

@@ -358,7 +358,7 @@ def test_who_asks_all_the_time_and_never_for_what_was_the_end_is_dropped() -> No
     assert (1,) in proposals(leader)
 
 
-def test_nobody_is_dropped_while_a_request_is_in_flight() -> None:
+def test_no_replica_is_dropped_while_a_request_is_in_flight() -> None:
     """One at a time: the answer to the first would be taken for one to the second."""
     leader = Leader((1, 2, 3), isr=(1, 3))
     leader.produce()
@@ -426,7 +426,7 @@ def test_a_joining_replica_alone_is_not_waited_for_without_end() -> None:
     assert leader.error(token) is ErrorCode.NONE
 
 
-def test_a_lone_leader_watches_nobody() -> None:
+def test_a_lone_leader_watches_no_follower() -> None:
     leader = Leader()
     leader.produce()
     assert (KEY, "isr") not in leader.world.timers
@@ -596,7 +596,7 @@ def test_an_answer_overtakes_the_image() -> None:
     assert leader.machine.replica_count == 2, "older than what is known"
 
 
-def test_a_leader_that_stops_adds_nobody() -> None:
+def test_a_leader_that_stops_adds_no_replica() -> None:
     """The controller takes no in-sync set with a broker that is about to stop."""
     leader = Leader((1, 2), isr=(1,))
     leader.feed(BrokersChanged({2: 102}))
@@ -630,7 +630,7 @@ def test_a_paused_leader_does_not_blame_its_followers_when_it_wakes() -> None:
     assert proposals(leader)[:1] == [(1, 2)], "who stays away has as long as ever"
 
 
-def test_a_pause_excuses_nobody_who_fell_behind_before() -> None:
+def test_a_pause_excuses_no_follower_that_fell_behind_before() -> None:
     leader = Leader((1, 2))
     leader.fetched(2, 0)
     leader.produce()

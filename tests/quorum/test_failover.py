@@ -76,7 +76,7 @@ def test_killed_broker_reads_the_metadata_again(cluster: QuorumCluster, writer: 
     wait_for_topics(cluster, acknowledged)
 
 
-def test_a_minority_elects_nobody(cluster: QuorumCluster):
+def test_a_minority_elects_no_leader(cluster: QuorumCluster):
     leader = cluster.leader_id()
     others = [node for id_, node in cluster.controllers.items() if id_ != leader]
     for node in others:

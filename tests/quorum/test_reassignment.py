@@ -110,9 +110,7 @@ def test_a_move_to_a_broker_that_is_down_is_listed_and_called_off(
 
 
 @pytest.mark.long
-def test_leaders_are_elected_when_somebody_asks(
-    shared_brokers: QuorumCluster, client: Cluster
-) -> None:
+def test_leaders_are_elected_by_request(shared_brokers: QuorumCluster, client: Cluster) -> None:
     admin = Admin(client)
     where = create(client, "elected", [3, 1])
     write(client, where, b"one")

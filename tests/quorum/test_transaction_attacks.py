@@ -324,7 +324,7 @@ def test_floods_of_questions(brokers: QuorumCluster) -> None:
     assert heard[E.NONE] and heard[E.TRANSACTIONAL_ID_NOT_FOUND]
 
 
-def test_batches_of_transactions_that_nobody_has(brokers: QuorumCluster) -> None:
+def test_batches_of_unknown_transactions(brokers: QuorumCluster) -> None:
     """Leaders ask coordinators for each of them, of so many at once, and write none."""
 
     def say(client: Client, lane: random.Random) -> Counter[int]:

@@ -161,7 +161,7 @@ def test_a_new_controller_looks_for_everybody_it_has_not_heard_of() -> None:
     assert world.fenced() == {1}
 
 
-def test_a_controller_that_leads_no_more_fences_nobody(world: World) -> None:
+def test_a_controller_that_leads_no_more_fences_no_broker(world: World) -> None:
     world.lose(1)
     world.answer(refused=True)
     world.is_active = False

@@ -406,7 +406,7 @@ def test_a_wall_clock_that_is_set_makes_no_session_longer_or_shorter(jump_ms: in
     assert world.host.image.brokers[9].fenced
 
 
-def test_a_deposed_controller_fences_nobody() -> None:
+def test_a_deposed_controller_fences_no_broker() -> None:
     world = leader()
     world.depose()
     end = world.machine.end_offset

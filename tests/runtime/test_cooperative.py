@@ -163,7 +163,7 @@ def test_what_a_thread_has_done_already_is_not_waited_for(world: World) -> None:
     assert world.begin("a", 1, future, at_once=2), "it is done when it has begun"
 
 
-def test_work_that_nobody_wants_any_more_is_closed(world: World) -> None:
+def test_work_that_is_cancelled_is_closed(world: World) -> None:
     world.begin("a", 50)
     world.unwanted.add("a")
     world.loop.run()

@@ -277,7 +277,7 @@ def test_a_sender_that_is_closed_does_nothing() -> None:
     assert not world.asked and not world.written
 
 
-def test_what_is_sent_anew_takes_the_place_of_what_was_sent() -> None:
+def test_what_is_sent_again_takes_the_place_of_what_was_sent() -> None:
     world = World()
     world.sender.begin(9, 17, ending(5, 1))
     world.sender.begin(9, 18, ending(5, 1))

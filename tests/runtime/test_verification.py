@@ -236,7 +236,7 @@ def test_every_answer_is_counted_with_its_errors_and_its_time(world: Questions) 
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_who_stumbles_over_the_answer_holds_up_nobody(world: Questions, node: int) -> None:
+def test_a_callback_that_raises_does_not_hold_up_others(world: Questions, node: int) -> None:
     """Otherwise nothing of that node would ever be answered again."""
     stumbles, beside, later = names_at(node, 3)
     others = names_at(node, 5)[3:]
@@ -281,7 +281,7 @@ def test_what_an_answer_leaves_out_is_not_agreed_to(world: Questions) -> None:
     assert outcome == {T0: NETWORK}
 
 
-def test_without_a_coordinator_nobody_is_asked(world: Questions) -> None:
+def test_without_a_coordinator_no_request_is_sent(world: Questions) -> None:
     assert world.claim(names_at(4)[0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     world.verifier._image = lambda: SimpleNamespace(topics_by_name={})
     assert world.claim(names_at(1)[0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}

@@ -75,7 +75,7 @@ def test_every_history_of_a_larger_space_is_sound(name: str) -> None:
 
 
 @pytest.mark.long
-def test_two_elections_of_three_with_a_batch_and_somebody_behind() -> None:
+def test_two_elections_of_three_with_a_batch_and_a_broker_behind() -> None:
     """More than there is time for: as far as it goes, breadth first."""
     space = Space(WHOLE)
     report = Search(space).run(most_states=100_000)

@@ -387,7 +387,7 @@ def test_what_waits_on_a_link_arrives_when_the_network_heals() -> None:
     until(world, lambda: has_converged(world), 10_000)
 
 
-def test_clients_that_are_cut_off_ask_somebody_else_and_hear_nothing() -> None:
+def test_clients_that_are_cut_off_ask_another_node_and_get_no_answer() -> None:
     world = a_world({"fault.clients-cut": [0, 0, 0, 5_000]})
     leader = world.leader()
     assert leader is not None
@@ -433,7 +433,7 @@ def test_the_shapes_of_partitions(count: int) -> None:
     assert 3 * len(away) < count
 
 
-def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_incarnation() -> None:
+def test_a_node_that_starts_again_has_no_excuse_of_an_earlier_incarnation() -> None:
     world = a_world()
     node = world.nodes[1]
     node.is_excused = True

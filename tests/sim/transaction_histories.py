@@ -235,7 +235,7 @@ def late_marker(check: Check) -> None:
     assert second.is_torn
 
 
-def ended_by_nobody(check: Check) -> None:
+def ended_without_a_request(check: Check) -> None:
     oracle = Oracle()
     after_an_abort(check, oracle)
     decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
@@ -295,7 +295,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ("I32", "committed in one partition of two", half_committed),
     ("I32", "committed without its offsets", without_its_offsets),
     ("I32", "aborted, and its producer did not ask", aborted_for_no_reason),
-    ("I32", "of version 1, aborted for no reason", ended_by_nobody),
+    ("I32", "of version 1, aborted for no reason", ended_without_a_request),
     ("I32", "of version 1, a late end that was refused", ended_by_a_late_end_that_was_refused),
     ("I32", "of version 1, a late end and another", ended_otherwise_than_the_late_end_says),
     ("I32", "of version 1, an end that was not sent", ended_by_a_stranger),

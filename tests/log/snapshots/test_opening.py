@@ -182,7 +182,7 @@ def test_pieces_have_to_follow_each_other(disk):
     assert names(disk) == [] and store.ids() == ()
 
 
-def test_a_snapshot_that_is_begun_anew_forgets_the_first_try(disk):
+def test_a_snapshot_that_is_begun_again_forgets_the_first_try(disk):
     log_of(disk, 1)
     source = SimDisk()
     source.mkdir(PATH)

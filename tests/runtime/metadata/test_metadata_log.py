@@ -206,7 +206,7 @@ def test_nor_with_a_snapshot_and_an_empty_log():
 
 
 @pytest.mark.parametrize(("remove", "topics"), [(remove_log, 0), (remove_state, 3)])
-def test_whoever_is_alone_may_accept_the_loss(remove, topics):
+def test_a_lone_voter_may_accept_the_loss(remove, topics):
     world = lived()
     remove(world)
     world.start(accept_loss=True)
@@ -215,7 +215,7 @@ def test_whoever_is_alone_may_accept_the_loss(remove, topics):
 
 
 @pytest.mark.parametrize("remove", [remove_log, remove_state])
-def test_a_broker_promises_nothing_and_begins_anew(remove):
+def test_a_broker_promises_nothing_and_starts_over(remove):
     world = lived()
     remove(world)
     world.config = replace(world.config, can_become_voter=False)
