@@ -47,7 +47,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 """What there has to be, with configs; each topic has two partitions."""
 
-UNKNOWN_ID = Uuid(b"nobody has this!")
+UNKNOWN_ID = Uuid(b"no topic has it!")
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 VERSION_FEATURE = "metadata.version"

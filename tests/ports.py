@@ -1,4 +1,4 @@
-"""A port where nobody listens, and that nobody else can take meanwhile."""
+"""A port without a listener, which no other process can take meanwhile."""
 
 from __future__ import annotations
 

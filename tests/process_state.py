@@ -181,7 +181,7 @@ def nothing_is_left_changed() -> Iterator[None]:
 def no_child_is_left_behind() -> Iterator[None]:
     """Fails a module, in its last test, whose processes outlive it.
 
-    Not every single test: a cluster that a module shares may have been started anew by one.
+    Not every single test: one test may have restarted a cluster that the module shares.
     """
     before = children()
     yield

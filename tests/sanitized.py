@@ -1,7 +1,7 @@
 """C sources under AddressSanitizer and UndefinedBehaviorSanitizer: built, loaded and run.
 
 The first byte that is read or written out of bounds ends the process that `run` starts. Memory of
-Python's objects comes from malloc there, so that what lies behind an object is nobody's.
+Python's objects comes from malloc there, so that no other object lies right behind an object.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fencepost.testing.ports import ENOUGH, LOOPBACK, free_ports
 
 
 def test_a_port_that_was_given_out_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server may be about to listen, and is in nobody's way until then."""
+    """Its server may be about to listen, and the port is not in use until then."""
     monkeypatch.setattr(ports, "_given", set())
     first = free_ports(300)
     assert not set(first) & set(free_ports(300))

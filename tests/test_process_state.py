@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAVING = {
-    "level": "logging.getLogger('fencepost.of.somebody').setLevel(50)",
+    "level": "logging.getLogger('fencepost.of.another.test').setLevel(50)",
     "root_level": "logging.getLogger().setLevel(10)",
     "handler": "logging.getLogger('fencepost').addHandler(logging.NullHandler())",
     "propagate": "logging.getLogger('fencepost').propagate = False",
@@ -76,7 +76,7 @@ def test_what_is_put_back(monkeypatch, caplog, tmp_path):
     monkeypatch.setenv("OF_A_TEST", "1")
     monkeypatch.chdir(tmp_path)
     caplog.set_level(10, logger="fencepost")
-    logging.getLogger("fencepost.that.nobody.touches")
+    logging.getLogger("fencepost.that.stays.unchanged")
     logging.getLogger("another.family").setLevel(10)
     subprocess.run([sys.executable, "-c", ""], check=True)
 """

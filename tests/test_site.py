@@ -334,7 +334,7 @@ MOST_USED = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 24, 25, 26, 28)
 
 @pytest.mark.parametrize("key", MOST_USED, ids=API_NAMES.get)
 def test_errors_of_the_most_used_apis_are_named_by_number(docs_site: SimpleNamespace, key: int):
-    """Whoever handles an answer learns from the doc of its error code which ones there are."""
+    """The doc of an error code in an answer says which errors a client has to handle."""
     named = {
         (row.struct, row.name): docs_site.prose.codes_in(row.doc)
         for row in rows(response_class(key))

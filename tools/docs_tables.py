@@ -53,7 +53,7 @@ SOURCES = ROOT / "src" / "fencepost"
 MARK = re.compile(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 LARGEST = {INT_MAX: "2^31-1", LONG_MAX: "2^63-1"}
 FIXED = frozenset({"remote.storage.enable"})
-"""Keys that have one allowed value: nobody needs to ask for it."""
+"""Keys that have one allowed value: no code needs to ask for it."""
 CHECKS_ONLY = frozenset({"check_pairs"})
 """Functions that compare values with each other and do nothing with them."""
 
@@ -467,7 +467,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def rewritten(text: str) -> str:
-    """A document with its tables as they should be. KeyError for a table nobody makes."""
+    """A document with its tables as they should be. KeyError for a table that is not in TABLES."""
     return MARK.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
 
 

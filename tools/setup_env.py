@@ -42,7 +42,7 @@ def native_sources() -> list[Path]:
 def step(name: str, command: list[str], remark: str = "") -> None:
     """Run one step with its name before it and its time after; stop with its exit code.
 
-    `remark` is for whoever waits for it.
+    `remark` is for the user who waits for it.
     """
     print(f"setup: {name}{f' ({remark})' if remark else ''} ...", flush=True)
     started = time.monotonic()
@@ -65,7 +65,7 @@ def tell_backends() -> None:
 
 def take_archive_away() -> None:
     """Leave Spark's Python processes the installed PySpark alone: Spark would have them load an
-    archive of the same modules, which each compiles anew, for half a second."""
+    archive of the same modules, which each process compiles again, for half a second."""
     for archive in VENV.glob("lib/python*/site-packages/pyspark/python/lib/pyspark.zip"):
         archive.unlink()
 

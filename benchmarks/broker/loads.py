@@ -203,7 +203,7 @@ def woken(peer: Peer, window_s: float) -> Figures:
 
 
 def expired(peer: Peer, window_s: float) -> Figures:
-    """Long polls of 100 ms on partitions to which nobody writes."""
+    """Long polls of 100 ms on partitions to which no producer writes."""
     topic = "expired"
     _prepare(peer, topic, PARTITIONS, 1)
     frames = [

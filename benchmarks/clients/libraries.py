@@ -140,7 +140,7 @@ def kafka_python_consume(bootstrap: str, topic: str, records: int) -> None:
 def aiokafka_produce(
     bootstrap: str, topic: str, values: list[bytes], records: int, codec: str
 ) -> None:
-    """A future for each record, of which nobody asks."""
+    """A future for each record; none of them is awaited."""
     from aiokafka import AIOKafkaProducer
 
     async def run() -> None:
@@ -236,7 +236,7 @@ def on_a_loop(
 def fencepost_aio_produce(
     bootstrap: str, topic: str, values: list[bytes], records: int, codec: str
 ) -> None:
-    """A future for each record, of which nobody asks."""
+    """A future for each record; none of them is awaited."""
     from fencepost.client.aio.producer import AsyncProducer
 
     async def produce(cluster: Any) -> None:

@@ -1,4 +1,4 @@
-"""A broker of a large cluster: real fetchers and fetch sessions, over logs that nobody writes to.
+"""A broker of a large cluster: real fetchers and fetch sessions, over logs that get no records.
 
 What follows is fetched for by the product's `Fetcher`s, one for each leader, whose requests go
 through the codec to the leaders' `FetchHost`, with its sessions and quiet partitions, by way of the

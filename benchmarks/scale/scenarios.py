@@ -126,7 +126,7 @@ class Play:
         return Happened(name, course, busiest_ms)
 
     def leaderless(self) -> int:
-        """Partitions that nobody leads."""
+        """How many partitions have no leader."""
         return sum(
             partition.leader < 0 for _, _, partition in self.cluster.metadata.image.partitions()
         )

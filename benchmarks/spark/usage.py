@@ -56,7 +56,7 @@ def measure(jvm_pid: int, broker_cpu_s: Callable[[], float], run: Callable[[], o
 
 class _Watch:
     """Looks at Spark's processes again and again: the CPU time of one that ended in between is
-    lost, as Spark kills workers and nobody waits for them."""
+    lost, as Spark kills workers without waiting for them."""
 
     def __init__(self, jvm_pid: int) -> None:
         self.worker_mb = 0.0

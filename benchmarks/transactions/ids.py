@@ -30,7 +30,7 @@ def names(count: int) -> list[str]:
 
 
 def coordinators(client: Client, ids: list[str]) -> dict[Node, list[str]]:
-    """Who coordinates which of them. ClientError while somebody is missing."""
+    """The coordinators of these ids, with the ids of each. ClientError while one has none."""
     found: dict[Node, list[str]] = {}
     for start in range(0, len(ids), KEYS_AT_ONCE):
         keys = ids[start : start + KEYS_AT_ONCE]
@@ -59,7 +59,7 @@ def _make_share(servers: str, ids: list[str]) -> None:
             try:
                 for node, keys in coordinators(client, left).items():
                     again += _init(client.connection(node), keys)
-            except ClientError:  # nobody coordinates yet; who has an id is given the next epoch
+            except ClientError:  # an id has no coordinator yet; done ones just get another epoch
                 again = left
             left = again
             if left:

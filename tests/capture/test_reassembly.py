@@ -41,7 +41,7 @@ def test_a_hole_that_was_acknowledged_is_given_up_after_a_while():
     stream.begin(0)
     assert stream.push(2, b"c", 1) == []
     for at in range(3, 30):
-        assert stream.push(at, b"x", 1) == []  # nobody has acknowledged it, so it may still come
+        assert stream.push(at, b"x", 1) == []  # it was not acknowledged, so it may still come
     stream.acknowledge(20)
     found = [part for at in range(30, 31 + PATIENCE) for part in stream.push(at, b"y", 1)]
     assert found[0] == Gap(2)

@@ -1,4 +1,4 @@
-"""How other terminals reach `fencepost cluster up`: strangers, damaged files, nobody there."""
+"""How other terminals reach `fencepost cluster up`: strangers, damaged files, no `up` running."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_wrong_command_lines_exit_with_2(run: Fencepost, words: tuple[str, ...])
     assert ran.err.count("\n") == 1
 
 
-def test_nobody_listening_exits_with_1(run: Fencepost):
+def test_a_port_without_a_listener_exits_with_1(run: Fencepost):
     with refusing_port() as held:
         address = address_of(held)
         ran = run("topics", "list", "-X", "default.api.timeout.ms=200", bootstrap=address)

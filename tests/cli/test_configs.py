@@ -37,9 +37,9 @@ def test_configs_of_a_topic_are_set_appended_to_and_deleted(run: Fencepost, topi
     assert "node.id" in run("configs", "describe", "--broker", "1", "--all").out
     assert "log.dirs" in run("configs", "describe", "--broker", "1").out
     assert "log.dirs" not in run("configs", "describe", "--topic", topic).out
-    nobody = run("configs", "describe", "--broker", "77")
-    assert nobody.code == 1
-    assert "no broker '77'" in nobody.err
+    unknown = run("configs", "describe", "--broker", "77")
+    assert unknown.code == 1
+    assert "no broker '77'" in unknown.err
 
 
 def test_configs_of_one_broker_and_of_all(run: Fencepost):

@@ -142,7 +142,7 @@ def test_a_voter_whose_addition_was_not_answered_is_added(
     assert capsys.readouterr().out == f"node 9 votes, with {OTHER}\n"
 
 
-def test_how_far_a_voter_is_that_nobody_has_heard_of_is_not_known(
+def test_the_log_end_of_a_voter_without_a_fetch_is_unknown(
     losing: type[LosingAdmin], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unheard = QuorumReplica(2, Uuid.ZERO, -1, -1, -1)
@@ -169,7 +169,7 @@ def test_a_voter_with_another_directory_id_is_not_said_to_be_added(
     capsys: pytest.CaptureFixture[str],
     since: bool,
 ) -> None:
-    """Whether it did before, or somebody else has added it since."""
+    """Whether it was a voter before, or another operator has added it since."""
     monkeypatch.setattr(losing, "does", False)
     if since:
         described = losing.describe

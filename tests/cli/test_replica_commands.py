@@ -230,7 +230,7 @@ def test_throttles_go_with_the_wait_and_with_a_move_that_is_called_off(
     finally:
         three.resume(3)
     assert run("reassign", "execute", "--move", f"{placed}:0=2,1", "--wait").code == 0
-    eventually(lambda: throttles(admin, TOPIC_RESOURCE, placed), "nobody has said they are ours")
+    eventually(lambda: throttles(admin, TOPIC_RESOURCE, placed), "no command said they are ours")
 
 
 def test_rates_that_nothing_is_throttled_by_stay(run: Fencepost, admin: Admin, placed: str):

@@ -51,8 +51,8 @@ def test_the_ready_file_of_an_earlier_run_is_gone_while_a_start_waits(tmp_path: 
     """A client that waits for it would go to a port without a listener."""
     ready, config = tmp_path / "ready", tmp_path / "server.properties"
     ready.write_text("127.0.0.1:9092\n")
-    with refusing_port() as nobody:
-        _check_it_goes(ready, config, address_of(nobody))
+    with refusing_port() as unused:
+        _check_it_goes(ready, config, address_of(unused))
 
 
 def _check_it_goes(ready: Path, config: Path, controller: str) -> None:

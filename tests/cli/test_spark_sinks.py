@@ -70,7 +70,7 @@ def test_undecided_transactions_are_aborted_by_taking_over(
 
 
 def test_what_cannot_be_finished(run: Fencepost, make_world: Callable[[], World]):
-    assert "no exactly-once sink nobody is known" in run("spark", "finish", "nobody").err
+    assert "no exactly-once sink other is known" in run("spark", "finish", "other").err
     world = make_world()
     transactions = world.decided_only()
     with world.cluster() as cluster:
@@ -130,9 +130,9 @@ def test_a_sink_that_lost_its_decision_begins_again(
     assert world.still_open() == []
     assert world.committed() == world.expected()
     for more in ((), ("--keys-older-than", "1")):
-        unknown = run("spark", "forget", "nobody", *more)
+        unknown = run("spark", "forget", "other", *more)
         assert unknown.code == 1
-        assert "no exactly-once sink nobody is known" in unknown.err
+        assert "no exactly-once sink other is known" in unknown.err
 
 
 def test_old_keys_are_forgotten(run: Fencepost, make_world: Callable[[], World]):

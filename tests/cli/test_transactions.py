@@ -20,7 +20,7 @@ from .commands import Fencepost
 
 pytestmark = pytest.mark.usefixtures("served")  # before the first test, which counts processes
 
-NOBODY = ("-b", "127.0.0.1:1", "--timeout", "1")
+UNREACHABLE = ("-b", "127.0.0.1:1", "--timeout", "1")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ NOBODY = ("-b", "127.0.0.1:1", "--timeout", "1")
 def test_what_cannot_be_meant_is_refused(
     arguments: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["transactions", *arguments, *NOBODY]) == 2
+    assert main(["transactions", *arguments, *UNREACHABLE]) == 2
     assert text in capsys.readouterr().err
 
 
@@ -57,16 +57,24 @@ def test_what_cannot_be_meant_is_refused(
 def test_a_cluster_that_cannot_be_reached_is_said(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["transactions", *arguments, *NOBODY]) == 1
+    assert main(["transactions", *arguments, *UNREACHABLE]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_isolation_may_be_given_in_one_way_only(capsys: pytest.CaptureFixture[str]):
-    twice = ["consume", "t", "--isolation", "read_committed", "-X", "isolation.level=x", *NOBODY]
+    twice = [
+        "consume",
+        "t",
+        "--isolation",
+        "read_committed",
+        "-X",
+        "isolation.level=x",
+        *UNREACHABLE,
+    ]
     assert main(twice) == 2
     assert "give one of them" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["consume", "t", "--isolation", "serializable", *NOBODY])
+        main(["consume", "t", "--isolation", "serializable", *UNREACHABLE])
 
 
 def test_an_open_transaction_is_explained_described_and_terminated(

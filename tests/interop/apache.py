@@ -183,7 +183,7 @@ def consume(servers: str, topic: str, count: int, *more: str) -> list[str]:
 def run_shell(snapshot: Path, *command: str) -> ToolOutput:
     """Run a command of the metadata shell on a snapshot; ToolFailedError.
 
-    It reads logs, too, but waits for more of them for ever, whoever wrote them.
+    It reads logs, too, of either implementation, but waits for more of them for ever.
     """
     arguments = ("--snapshot", str(snapshot), *command)
     return _run("org.apache.kafka.shell.MetadataShell", arguments, SHELL, None, True)

@@ -35,7 +35,7 @@ from .quorum_words import describes
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 SMALL_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 APACHE, OLDER, FENCEPOST = "apache", "older apache", "fencepost"
-# Quick elections, and no records that nobody asked for.
+# Quick elections, and no records but those that a test asks for.
 QUICK = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.election.backoff.max.ms": "500",
@@ -151,7 +151,7 @@ class Node:
             self.wait_for_port()
 
     def wait_for_port(self) -> None:
-        """Return when somebody listens; NodeError when it has ended instead, or takes too long."""
+        """Return when the node listens; NodeError when it has ended, or takes too long."""
         deadline = time.monotonic() + apache.START_TIMEOUT_S
         while not apache.listens(self.port):
             if not self.is_running or time.monotonic() > deadline:

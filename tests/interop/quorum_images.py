@@ -1,8 +1,8 @@
 """What a metadata log and the snapshots of it say, record by record.
 
-The cluster at an offset is made by this project from the log alone; a snapshot, whoever wrote it,
-must hold the records that say the same, in the same versions. The order of the records is nobody's
-promise, and neither is that of a node's features and endpoints.
+The cluster at an offset is made by this project from the log alone; a snapshot of either
+implementation must hold the records that say the same, in the same versions. Neither implementation
+promises an order of the records, or of a node's features and endpoints.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def mixed(
 
 
 def create(quorum: Quorum, topic: str, partitions: int = 5) -> None:
-    """Through the broker, which asks whoever leads."""
+    """Through the broker, which forwards the request to the active controller."""
     with Client(quorum.nodes[BROKER].address) as client:
         Admin(client).create_topic(topic, partitions)
 

@@ -1,8 +1,8 @@
 """Voters made of a script: they listen where a node under test expects its peers.
 
-They answer ApiVersions by themselves, and while `grants` is set they vote for everybody and follow
-whoever begins an epoch. Everything else that they hear waits in an inbox until the test answers it,
-or never does.
+They answer ApiVersions by themselves, and while `grants` is set they vote for every candidate and
+follow every leader that begins an epoch. Every other request waits in an inbox until the test
+answers it, or never does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ScriptedVoters:
             threading.Thread(target=self._accept, args=(voter_id, listener), daemon=True).start()
 
     def hear(self, kind: type[R], timeout_s: float = DEADLINE_S) -> tuple[R, Heard]:
-        """The oldest request of this kind that nobody has taken yet; AssertionError in time."""
+        """Take the oldest request of this kind from the inbox; AssertionError in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             for number, heard in enumerate(self._kept):

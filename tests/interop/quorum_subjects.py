@@ -1,4 +1,4 @@
-"""Somebody to ask: one controller in a process, whose peers are a script.
+"""The controller under test: one in a process, whose peers are a script.
 
 A subject is voter 1 of 1, 2, 3, with a log that is empty at first. Voters 2 and 3 are the test. It
 starts with its election timer far away; `elect` lets it win an election.

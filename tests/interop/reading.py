@@ -16,7 +16,7 @@ def read_to_end(servers: str, topic: str, isolation: str) -> list[Any]:
     """All messages of partition 0 that a consumer of this isolation level sees."""
     config = {
         "bootstrap.servers": servers,
-        "group.id": "nobody",
+        "group.id": "unused",
         "enable.auto.commit": False,
         "isolation.level": isolation,
         "enable.partition.eof": True,

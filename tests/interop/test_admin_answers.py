@@ -50,7 +50,7 @@ from .topic_words import create, fresh, new
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-UNKNOWN_ID = Uuid(b"nobody has this!")
+UNKNOWN_ID = Uuid(b"no topic has it!")
 TIMES = ([1000, 3000, 2000], [2500, 500], [3000])
 
 

@@ -512,7 +512,7 @@ def test_scram_credentials(admin: Connection) -> None:
         return {one.user: one.error_code for one in admin.request(request).results}
 
     assert alter(
-        [("nobody", 1)],
+        [("unknown", 1)],
         credential("fine", 1),
         credential("most", 2, 16384),
         credential("two", 1),
@@ -522,7 +522,7 @@ def test_scram_credentials(admin: Connection) -> None:
         credential("strange", 3),
         credential("", 1),
     ) == {
-        "nobody": 91,
+        "unknown": 91,
         "fine": 0,
         "most": 0,
         "two": 92,
@@ -548,8 +548,8 @@ def test_scram_credentials(admin: Connection) -> None:
     everybody = {"fine": (0, [(1, 4096), (2, 4096)]), "most": (0, [(2, 16384)])}
     eventually(lambda: described(None) == everybody)
     assert described(None) == described([]) == everybody
-    assert described(["nobody", "most", "fine", "fine"]) == {
-        "nobody": (91, []),
+    assert described(["unknown", "most", "fine", "fine"]) == {
+        "unknown": (91, []),
         "most": everybody["most"],
         "fine": (92, []),
     }

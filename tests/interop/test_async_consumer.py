@@ -62,7 +62,7 @@ class Theirs:
 
 
 def test_one_group_with_aiokafka(servers: str, parts: list[TopicPartition], topic: str):
-    """Whoever leads assigns: first ours, then theirs; each goes on where the other committed."""
+    """The leader assigns: first ours, then theirs; each goes on where the other committed."""
     everything = set(range(here.PARTITIONS))
 
     async def story(world: here.World) -> None:

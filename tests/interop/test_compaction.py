@@ -91,7 +91,7 @@ def last_values(view: View) -> dict[bytes | None, bytes]:
 
 @pytest.fixture(scope="module")
 def written(kafka_jars, tmp_path_factory) -> tuple[Path, View, View]:
-    """A place with a log that nobody has compacted, and what consumers see in it."""
+    """A place with a log that was not compacted, and what consumers see in it."""
     place = tmp_path_factory.mktemp("kafka")
     with apache.apache_broker(place, **SMALL, **ASLEEP) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

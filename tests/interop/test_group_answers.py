@@ -49,7 +49,7 @@ from ..waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-UNKNOWN_ID = Uuid(b"nobody has this!")
+UNKNOWN_ID = Uuid(b"no topic has it!")
 
 
 def subscription(*topics: str) -> bytes:
@@ -85,7 +85,7 @@ def other(address: tuple[str, int]) -> Iterator[Connection]:
 
 @pytest.fixture
 def group(broker: Connection) -> str:
-    """The id of a group that nobody has used, whose coordinator is loaded."""
+    """The id of a group that was not used before, whose coordinator is loaded."""
     name = fresh()
     beat = HeartbeatRequest(group_id=name, generation_id=1, member_id="x")
     eventually(lambda: broker.request(beat, 4).error_code == E.UNKNOWN_MEMBER_ID)
@@ -453,7 +453,7 @@ def test_a_static_leader_comes_back(broker: Connection, group: str, version: int
     assert join(broker, group, first.member_id, **old).error_code == fenced
     assert heartbeat(broker, group, 1, first.member_id) == E.UNKNOWN_MEMBER_ID
     who = [MemberIdentity(member_id=first.member_id, group_instance_id="me")]
-    who += [MemberIdentity(group_instance_id="nobody"), MemberIdentity(group_instance_id="me")]
+    who += [MemberIdentity(group_instance_id="unknown"), MemberIdentity(group_instance_id="me")]
     left = broker.request(LeaveGroupRequest(group_id=group, members=who), 5)
     assert [m.error_code for m in left.members] == [fenced, E.UNKNOWN_MEMBER_ID, 0]
     assert describe(broker, group).group_state == "Empty"

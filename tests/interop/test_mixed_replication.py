@@ -93,7 +93,7 @@ def wait_for_isrs(quorum: Quorum, isr: set[int]) -> list[int]:
 
 
 def create_led_by_both(quorum: Quorum) -> None:
-    """The topic, of which every broker leads a partition, whoever was here first."""
+    """The topic, of which every broker is the preferred leader of a partition."""
     ids = list(BROKERS)
     assignments = {index: ids[index:] + ids[:index] for index in range(PARTITIONS)}
     with Client(addresses(quorum)) as client:

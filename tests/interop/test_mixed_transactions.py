@@ -1,4 +1,4 @@
-"""Transactions in one cluster of both kinds: whoever coordinates, leads and follows."""
+"""Transactions in one cluster with brokers of both kinds as coordinators, leaders, followers."""
 
 from __future__ import annotations
 

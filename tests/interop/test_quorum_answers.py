@@ -54,7 +54,7 @@ class Row:
 
 
 def directory(number: int) -> Uuid:
-    """A directory id that nobody has."""
+    """A directory id that no node has."""
     return Uuid(bytes(15) + bytes((number,)))
 
 
@@ -81,7 +81,7 @@ FRESH = [
     Row("another topic", vote(1, topic="t"), 2, "whole: INVALID_REQUEST"),
     Row("another partition", vote(1, partition=1), 2, "whole: INVALID_REQUEST"),
     Row("no cluster, epoch 0", vote(0, cluster=None), 2, "INVALID_REQUEST -1@0 no"),
-    Row("nobody stands", vote(1, candidate=-1), 2, "INVALID_REQUEST -1@0 no"),
+    Row("no candidate", vote(1, candidate=-1), 2, "INVALID_REQUEST -1@0 no"),
     Row("a negative epoch", vote(-1), 2, "INVALID_REQUEST -1@0 no"),
     Row("a record of a later epoch", vote(1, log=(2, 5)), 2, "INVALID_REQUEST -1@0 no"),
     Row("a negative last epoch", vote(1, log=(-1, 0)), 2, "INVALID_REQUEST -1@0 no"),
@@ -135,7 +135,7 @@ LED = [
     Row("another topic", begins(1, topic="x"), 1, "whole: INVALID_REQUEST"),
     Row("another partition", begins(1, partition=1), 1, "whole: INVALID_REQUEST"),
     Row("a negative epoch", begins(-1), 1, "FENCED_LEADER_EPOCH -1@0"),
-    Row("nobody leads", begins(1, leader=-1), 1, "INVALID_REQUEST -1@0"),
+    Row("no leader", begins(1, leader=-1), 1, "INVALID_REQUEST -1@0"),
     Row("an end makes it known", ends(0), 1, "NONE 2@0 nodes=[2]"),
     Row("an end of a later epoch", ends(1), 1, "NONE 2@1 nodes=[2]"),
     Row("a vote where one leads", vote(1, 3), 2, "NONE 2@1 no nodes=[2]"),
@@ -171,7 +171,7 @@ LED = [
     Row("an old end", ends(1), 1, "FENCED_LEADER_EPOCH 2@2 nodes=[2]"),
     Row("another cluster ends", ends(2, cluster="x"), 1, "whole: INCONSISTENT_CLUSTER_ID"),
     Row("another topic ends", ends(2, topic="x"), 1, "whole: INVALID_REQUEST"),
-    Row("nobody ends", ends(2, leader=-1), 1, "INVALID_REQUEST 2@2 nodes=[2]"),
+    Row("an end of no leader", ends(2, leader=-1), 1, "INVALID_REQUEST 2@2 nodes=[2]"),
     Row("a leader from elsewhere", begins(3, leader=9, port=1), 1, "NONE 9@3 nodes=[9]"),
     Row("a vote in a later epoch", vote(4), 2, "NONE -1@4 yes"),
 ]
@@ -192,7 +192,7 @@ FATAL = {
     "a leader without an address": [Row("9 leads", begins(1, leader=9), 1, DIES, "NONE 9@1")],
 }
 
-# A leader that nobody has fetched from yet: no high watermark
+# A leader from which no follower has fetched yet: no high watermark
 
 I_LEAD = "1@1 hw=-1 start=0"
 SNAPSHOT_ERROR = "whole: UNKNOWN_SERVER_ERROR"
@@ -237,7 +237,7 @@ NEW_LEADER = [
     ),
     Row("an old epoch", fetch(0), 17, f"FENCED_LEADER_EPOCH {I_LEAD} nodes=[1]"),
     Row("a later epoch", fetch(2, 0, 1), 17, f"UNKNOWN_LEADER_EPOCH {I_LEAD} nodes=[1]"),
-    # Whoever is no replica gets what is committed, from us.
+    # We send a client that is no replica what is committed.
     Row(
         "no replica",
         fetch(1, replica=-1),
@@ -311,15 +311,15 @@ STATIC = [
     Row("add", adds(4, directory(4), 1), 1, "UNSUPPORTED_VERSION"),
     Row("add no disk", adds(4, Uuid.ZERO, 1), 1, "INVALID_REQUEST"),
     Row("add elsewhere", adds(4, directory(4), 1, cluster="x"), 1, "INCONSISTENT_CLUSTER_ID"),
-    Row("add nobody", adds(-4, directory(4), 1), 1, "INVALID_REQUEST"),
+    Row("add a negative id", adds(-4, directory(4), 1), 1, "INVALID_REQUEST"),
     Row("add nowhere", adds(4, directory(4), 1, listener=""), 1, "INVALID_REQUEST"),
     Row("add a voter", adds(2, directory(4), 1), 1, "UNSUPPORTED_VERSION"),
     Row("remove", removes(3, directory(3)), 0, "UNSUPPORTED_VERSION"),
     Row("remove elsewhere", removes(3, directory(3), cluster="x"), 0, "INCONSISTENT_CLUSTER_ID"),
     Row("remove a stranger", removes(8, directory(3)), 0, "UNSUPPORTED_VERSION"),
-    Row("remove nobody", removes(-8, directory(3)), 0, "INVALID_REQUEST"),
+    Row("remove a negative id", removes(-8, directory(3)), 0, "INVALID_REQUEST"),
     Row("update nowhere", updates(1, 2, directory(2), 9, listener=""), 0, "INVALID_REQUEST 1@1"),
-    Row("update nobody", updates(1, -2, directory(2), 9), 0, "INVALID_REQUEST 1@1"),
+    Row("update a negative id", updates(1, -2, directory(2), 9), 0, "INVALID_REQUEST 1@1"),
     Row("update a stranger", updates(1, 8, directory(2), 9), 0, "VOTER_NOT_FOUND 1@1"),
     Row("update no disk", updates(1, 2, Uuid.ZERO, 9), 0, "INVALID_REQUEST 1@1"),
     Row(

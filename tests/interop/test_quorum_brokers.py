@@ -83,7 +83,7 @@ def test_a_broker_that_is_silent_is_fenced(quorum: Quorum) -> None:
     broker.kill()
     controller = quorum.voters[0]
     before = len(controller.metadata_log())
-    # Nobody else writes anything, and nobody is left to say so but the log.
+    # Only the controller writes, and no broker is left to ask: the log shows it.
     eventually(lambda: len(controller.metadata_log()) > before, "the controller fences it")
     broker.start()
     eventually(lambda: partition().leader_id == BROKER, "it leads again")
@@ -102,7 +102,7 @@ def test_a_broker_is_unregistered_and_comes_back(quorum: Quorum) -> None:
     assert said.strip() == f"Broker {BROKER} is no longer registered."
     image = image_of(controller.metadata_log())
     partition = image.topics_by_name["led"].partitions[0]
-    # With eligible leader replicas nobody need be in sync; it led last, and may lead again.
+    # With eligible leader replicas the in-sync set may be empty; it led last, and may lead again.
     has_elr = image.features.get("eligible.leader.replicas.version", 0) > 0
     assert (set(image.brokers), partition.leader) == (set(), -1)
     assert partition.isr == (() if has_elr else (BROKER,))

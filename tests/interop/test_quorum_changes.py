@@ -1,7 +1,7 @@
-"""Voters come and go under one leader, as seen by whoever asks and by those who follow.
+"""Voters are added and removed under one leader, as seen by operators and by followers.
 
-The leader under test is voter 1 of a dynamic quorum (KIP-853); the test is everybody else, and
-says with its fetches how far each of them has come.
+The leader under test is voter 1 of a dynamic quorum (KIP-853); the test plays all other nodes, and
+its fetches say up to where each of them has the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(120)]
 
 ANOTHER_DISK = Uuid(bytes(15) + b"\x77")
 EPOCH = 1
-QUIET_LOOKS = 20  # with a new record in none of them, nobody is writing any more
+QUIET_LOOKS = 20  # with a new record in none of them, the controller has stopped writing
 
 
 class Leader:
@@ -181,7 +181,7 @@ def test_changes_that_are_refused(leader: Leader, strangers: ScriptedVoters) -> 
         (adds(2, directory_of(2), port), "DUPLICATE_VOTER"),
         (adds(4, four, port, listener="OTHER"), "INVALID_REQUEST"),
         (adds(4, Uuid.ZERO, port), "INVALID_REQUEST"),
-        (adds(4, four, 1), "REQUEST_TIMED_OUT"),  # nobody listens there
+        (adds(4, four, 1), "REQUEST_TIMED_OUT"),  # no server listens there
         (adds(4, four, port), "REQUEST_TIMED_OUT"),  # it has not fetched
         (removes(9, directory_of(9)), "VOTER_NOT_FOUND"),
         (removes(3, ANOTHER_DISK), "VOTER_NOT_FOUND"),

@@ -166,7 +166,7 @@ def test_an_answer_names_another_leader(follower: Follower) -> None:
     assert follower.has(leader=3, epoch=2) == (0, 0)
 
 
-def test_who_has_fetched_grants_nobody_a_pre_vote(follower: Follower) -> None:
+def test_a_voter_that_has_fetched_grants_no_pre_vote(follower: Follower) -> None:
     assert shown(follower.subject.ask(vote(EPOCH, 3, pre=True))) == "NONE 2@1 yes nodes=[2]"
     follower.is_told(answer(records=first_batch()))
     assert follower.has() == (1, 1)

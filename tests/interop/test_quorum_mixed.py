@@ -1,7 +1,7 @@
 """Fencepost's controllers and Apache Kafka's in one quorum, under a broker of Apache Kafka.
 
-Everybody's log is the same, byte for byte, whoever leads; each follows, votes, leads, and takes
-snapshots that the other installs.
+All nodes' logs are the same, byte for byte, under leaders of either kind; each follows, votes,
+leads, and takes snapshots that the other installs.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_replication_is_described(quorum: Quorum) -> None:
         said = apache.run_tool("metadata-quorum", *controllers(quorum), "describe", "--replication")
         return {row.split()[0]: row.split() for row in said.lines[1:]}
 
-    eventually(lambda: {row[3] for row in rows().values()} == {"0"}, "nobody lags")
+    eventually(lambda: {row[3] for row in rows().values()} == {"0"}, "no replica lags")
     kinds = {int(id_): row[-1] for id_, row in rows().items()}
     followers = {n.node_id: "Follower" for n in quorum.voters if n is not leader}
     assert kinds == {leader.node_id: "Leader", **followers, BROKER: "Observer"}

@@ -119,7 +119,7 @@ def test_acls_are_added_found_and_removed(admin: Admin):
     eventually(lambda: admin.describe_acls() == sorted([literal, prefixed, cluster]))
     matching = AclBindingFilter(ResourceType.TOPIC, "orders", pattern_type=Pattern.MATCH)
     assert admin.describe_acls(matching) == sorted([literal, prefixed])
-    assert admin.describe_acls(AclBindingFilter(principal="User:nobody")) == []
+    assert admin.describe_acls(AclBindingFilter(principal="User:unknown")) == []
     removed = admin.delete_acls([matching, AclBindingFilter.of(literal)])
     assert removed == sorted([literal, prefixed])
     eventually(lambda: admin.describe_acls() == [cluster])

@@ -232,7 +232,7 @@ def test_epochs_and_partitions_are_checked(state: State, topic: Any) -> None:
         assert other.summary().error_code == error
         assert other.delete().error_code == error
         assert other.initialize(1, 0).error_code == error
-    strange = State(state.broker, state.group_id, Uuid(b"nobody has this!"), 0)
+    strange = State(state.broker, state.group_id, Uuid(b"no topic has it!"), 0)
     assert strange.initialize(1, 0).error_message == (
         "This server does not host this topic-partition."
     )

@@ -139,7 +139,7 @@ def test_archive_maintain_verify_replay_and_translate(
     runs = json.loads(done("offsets", place, again, "--json", *storage))
     assert sum(one["last_offset"] - one["first_offset"] + 1 for one in runs) == COUNT + 60
     translated = done(
-        "translate", place, again, "--group", "nobody", "-b", servers, "--json", *storage
+        "translate", place, again, "--group", "unknown", "-b", servers, "--json", *storage
     )
     assert {one["topic"] for one in json.loads(translated)} == {again}
 

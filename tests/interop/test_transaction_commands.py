@@ -226,8 +226,8 @@ def test_transactional_ids_are_listed_and_described(
     producers[1].abort_transaction()
 
     for arguments, text in (
-        (("describe", "nobody"), "TRANSACTIONAL_ID_NOT_FOUND"),
-        (("force-terminate", "nobody"), "TRANSACTIONAL_ID_NOT_FOUND"),
+        (("describe", "unknown"), "TRANSACTIONAL_ID_NOT_FOUND"),
+        (("force-terminate", "unknown"), "TRANSACTIONAL_ID_NOT_FOUND"),
         (("list", "--state", "Tired"), "no such transaction state: Tired"),
         (("list", "--pattern", "("), "INVALID_REGULAR_EXPRESSION"),
         (("describe-producers", "nothing:0"), "UNKNOWN_TOPIC_OR_PARTITION"),

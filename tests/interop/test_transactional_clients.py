@@ -148,7 +148,7 @@ def test_offsets_and_records_of_a_transaction_appear_together(
     # Of a generation that the group never had: nothing appears, and the producer goes on.
     producer.begin_transaction()
     producer.send(topic, b"y", partition=0)
-    stale = ConsumerGroupMetadata(group, 3, "nobody")
+    stale = ConsumerGroupMetadata(group, 3, "unknown")
     with pytest.raises(AbortableTransactionError):
         producer.send_offsets_to_transaction({part: 9}, stale)
     producer.abort_transaction()

@@ -24,7 +24,7 @@ class HeldSyncThreads:
         self._pending: dict[int, None] = {}
         self._done: list[tuple[int, int, float]] = []
         self.waited_for = threading.Event()
-        """Set when somebody has come to wait."""
+        """Set when a caller begins to wait."""
 
     def fileno(self) -> int:
         return self.read_end

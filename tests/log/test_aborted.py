@@ -13,7 +13,7 @@ from fencepost.wire.records.txn_index import AbortedTxn
 
 
 class Untouched:
-    """A segment whose index nobody has a reason to read."""
+    """A segment whose index must not be read."""
 
     @property
     def txn_index(self) -> TxnIndex:

@@ -564,7 +564,7 @@ def test_changes_abort_the_cleaning(disk, change):
         assert pairs_of(log) == expected
 
 
-def test_damage_is_not_written_anew(disk):
+def test_damage_is_not_written_again(disk):
     log = compacted(disk)
     for at in range(30):
         put(log, (b"k%d" % (at % 3), b"%d" % at * 10))

@@ -237,7 +237,7 @@ def test_a_retry_after_retention_took_the_producers_last_batch(snapshots: str, p
 @pytest.mark.parametrize("hole", [(0, 1), (0, 3), (1, 3), (2, 3)], ids=str)
 @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "opened"])
 def test_an_append_does_not_fail_for_damage_in_front_of_it(hole: tuple[int, int], is_cut: bool):
-    """Whoever appended would have appended, and be told that it had not."""
+    """Else the batch would be in the log, and the caller would get an error."""
     disk, _ = write_directory(clean=True)
     log_dir = LogDir.open(disk, "/data")
     log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
@@ -334,7 +334,7 @@ def test_records_of_a_closed_segment_that_are_gone_are_missed(how: str):
     log.close(clean=False)
     log = open_directory(disk, accept_loss=True)
     rest = [one for one in before if one[0] < lost_from or one[0] >= bases[-1]]
-    assert readable_until_damage(log) == (rest, ""), "whoever accepts the loss reads on"
+    assert readable_until_damage(log) == (rest, ""), "once the loss is accepted, reads go on"
     log.close(clean=False)
     log = open_directory(disk)
     log.advance_start_offset(bases[-1])  # what an operator does who can do without them

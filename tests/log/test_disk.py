@@ -161,7 +161,7 @@ def test_another_process_cannot_take_the_lock(tmp_path: Path):
     command = [sys.executable, "-c", attempt, str(tmp_path / ".lock")]
     refused = subprocess.run(command, check=False, capture_output=True, text=True)
     assert refused.returncode == 7
-    if sys.platform.startswith("linux"):  # elsewhere nobody can be asked
+    if sys.platform.startswith("linux"):  # elsewhere the holder of a lock is unknown
         assert refused.stdout == f"{tmp_path}/.lock is in use by process {os.getpid()}\n"
     lock.release()
     assert subprocess.run(command, check=False).returncode == 0
@@ -350,7 +350,7 @@ def test_what_is_made_is_for_the_owner_and_the_group(tmp_path: Path):
 def test_a_link_in_the_place_of_a_new_file_is_not_followed(tmp_path: Path):
     disk = OsDisk()
     other = tmp_path / "other"
-    other.write_bytes(b"of somebody else")
+    other.write_bytes(b"of another program")
     for name in ("checkpoint.tmp", "00.log"):
         (tmp_path / name).symlink_to(other)
     disk.write_atomic(f"{tmp_path}/checkpoint", b"0")
@@ -359,7 +359,7 @@ def test_a_link_in_the_place_of_a_new_file_is_not_followed(tmp_path: Path):
     with pytest.raises(OSError) as refused:
         disk.open(f"{tmp_path}/00.log", create=True)
     assert refused.value.errno == errno.ELOOP
-    assert other.read_bytes() == b"of somebody else"
+    assert other.read_bytes() == b"of another program"
 
 
 def test_a_temporary_file_is_never_one_that_is_there(
@@ -369,7 +369,7 @@ def test_a_temporary_file_is_never_one_that_is_there(
     disk = OsDisk()
     (tmp_path / "checkpoint.tmp").write_bytes(b"left by a crash")
     disk.write_atomic(f"{tmp_path}/checkpoint", b"0")
-    (tmp_path / "checkpoint.tmp").write_bytes(b"of somebody else")
+    (tmp_path / "checkpoint.tmp").write_bytes(b"of another program")
     monkeypatch.setattr(disk, "unlink", lambda path: None)
     with pytest.raises(FileExistsError):
         disk.write_atomic(f"{tmp_path}/checkpoint", b"1")

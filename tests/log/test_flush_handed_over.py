@@ -20,7 +20,7 @@ from .syncing import HeldSyncThreads
 
 
 class Owner:
-    """Holds a file for nobody who would wait."""
+    """Holds a file; no caller waits for it."""
 
     def wait(self) -> None:
         """Nothing is under way."""
@@ -136,7 +136,7 @@ def test_what_failed_to_sync_before_is_not_handed_over_and_fails_the_flush(log, 
 
 
 def test_the_log_has_failed_before_its_files_are_let_go_of(log, threads, monkeypatch):
-    """Whoever waits for them would go on as if they were durable."""
+    """Else a caller that waits for them would go on as if they were durable."""
     job = log.begin_flush()
     assert job.hand_over(threads, 0, 1)
     threads.finish(1, errno.EIO)
@@ -186,7 +186,7 @@ def test_a_sync_that_fails_fails_the_log_for_good(log, threads, error):
 
 @pytest.mark.parametrize("error", [0, errno.EIO])
 @pytest.mark.parametrize("how", ["close", "flush", "truncate", "abandon"])
-def test_whoever_syncs_or_closes_its_file_waits_for_it(log, threads, how, error):
+def test_a_sync_or_close_of_its_file_waits_for_it(log, threads, how, error):
     job = log.begin_flush()
     assert job.hand_over(threads, 0, 1)
     outcome: list[Exception | None] = []

@@ -132,7 +132,7 @@ def test_a_copy_takes_the_place_of_its_source(disk: SimDisk) -> None:
     first.give_away(source)
     assert copy.directory == "/b/t-0" and second.get("t", 0) is copy
     assert first.get("t", 0) is None and not disk.is_dir("/a/t-0")
-    assert contents(source) == before, "whoever reads it can go on"
+    assert contents(source) == before, "a reader of the old log can go on"
     append(copy, make_batch(fill=99))
     copy.flush()
     assert contents(copy)[:-1] == before

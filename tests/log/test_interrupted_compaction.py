@@ -1,4 +1,4 @@
-"""Opening a log whose compaction was interrupted: files nobody needs, copies half in place, S95."""
+"""Opening a log whose compaction was interrupted: unneeded files, copies half in place, S95."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def fill(log: PartitionLog, batches: int, *, with_gaps: bool) -> None:
 @pytest.mark.parametrize("chunk_bytes", [70, 150, 300, 1 << 20])
 @pytest.mark.parametrize("with_gaps", [False, True])
 def test_what_a_failed_sync_has_lost_is_written(disk, monkeypatch, chunk_bytes, with_gaps):
-    """The kernel takes it for written, and says so to whoever syncs next."""
+    """The kernel takes it for written, and the next sync succeeds."""
     monkeypatch.setattr(scanning, "_CHUNK_BYTES", chunk_bytes)
     props = config(internal_segment_bytes=700, cleanup_policy="compact")
     log = open_log(disk, LOG, props)

@@ -76,7 +76,7 @@ def test_a_life_and_the_next(disk):
     assert log.topic_id == ID_A
     assert not log.recovery.was_unclean
     assert log_dir.high_watermark("t", 0) == 40
-    assert log_dir.high_watermark("nobody", 0) == 0
+    assert log_dir.high_watermark("unknown", 0) == 0
     assert log_dir.get("t", 1) is None
 
 
@@ -240,7 +240,7 @@ def test_partitions_that_were_not_opened_keep_their_checkpoints(disk):
     assert read_points(disk) == {("t", 0): 1, ("t", 1): 1, ("t", 2): 1}
     assert read_points(disk, "replication") == {("t", 0): 1, ("t", 1): 1, ("t", 2): 1}
     log_dir.close()
-    assert open_dir(disk).was_clean  # the others were clean before and nobody touched them
+    assert open_dir(disk).was_clean  # the others were clean before and have not changed
 
 
 def test_partitions_that_need_recovery_and_were_not_opened_leave_no_clean_marker(disk):
@@ -363,7 +363,7 @@ def test_a_partition_that_lost_durable_records_is_not_opened_the_others_are(disk
     log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     assert isinstance(log_dir.failed["t", 0], DurableDataLostError)
     assert log_dir.get("t", 1).end_offset == 5
-    # somebody decides that it does not matter
+    # an operator accepts the loss
     log = create(log_dir, accept_loss=True)
     assert log.end_offset == 4
     assert log.recovery.lost_from_offset == 4

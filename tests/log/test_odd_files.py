@@ -138,7 +138,7 @@ def test_a_dump_of_a_huge_file_ends_at_once(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_an_index_larger_than_its_segment_needs_is_made_anew(data_dir, suffix):
+def test_an_index_larger_than_its_segment_needs_is_rebuilt(data_dir, suffix):
     path = data_dir / "t-0" / f"00000000000000000000.{suffix}"
     make_huge(path)
     log = open_log(OsDisk(), str(data_dir / "t-0"), recovery_point=3, clean_shutdown=True)
@@ -157,6 +157,6 @@ def test_a_marker_of_brackets_counts_as_none(data_dir):
     assert decode_clean_shutdown(b"[" * 100_000) is None
 
 
-def test_a_lock_that_is_a_pipe_is_nobodys(data_dir):
+def test_a_lock_file_that_is_a_pipe_has_no_holder(data_dir):
     make_pipe(data_dir / ".lock")
     assert holder_of(str(data_dir)) is None

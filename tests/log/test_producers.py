@@ -141,7 +141,7 @@ def test_transactions_are_followed():
     assert states.first_undecided_offset() == 12
     assert states.get(1).coordinator_epoch == 7
     assert states.end_offset == 16
-    # a marker without a transaction, of a producer nobody knows, with a newer epoch
+    # a marker without a transaction, of an unknown producer, with a newer epoch
     lone = header(producer_id=9, epoch=4, sequence=-1, control=True)._replace(base_offset=16)
     assert states.complete_transaction(lone, 8) == -1
     assert states.get(9).producer_epoch == 4
@@ -151,7 +151,7 @@ def test_transactions_are_followed():
     )
 
 
-def test_a_marker_in_a_newer_epoch_begins_the_sequences_anew():
+def test_a_marker_in_a_newer_epoch_resets_the_sequences():
     states = after(header(transactional=True, count=3))
     marker = header(epoch=1, sequence=-1, control=True)._replace(base_offset=3)
     assert states.complete_transaction(marker, 7) == 0

@@ -139,7 +139,7 @@ def test_durable_records_that_are_gone_are_not_given_up_in_silence():
     assert again.recovery.lost_from_offset == again.end_offset < log.end_offset
 
 
-def test_a_lost_directory_with_durable_records_is_not_begun_anew():
+def test_a_lost_directory_with_durable_records_is_not_created_again():
     disk, _ = filled_disk(close=False)
     for name in disk.list(LOG):
         disk.unlink(f"{LOG}/{name}")
@@ -484,7 +484,7 @@ def test_a_start_behind_the_end_is_refused_and_costs_no_record(clean, start_offs
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_log_of_no_records_begins_anew_at_its_start(clean):
+def test_a_log_without_records_begins_again_at_its_start(clean):
     disk, _ = filled_disk(0)
     again = reopen(disk, start_offset=500, clean_shutdown=clean)
     assert (again.start_offset, again.end_offset) == (500, 500)
@@ -502,7 +502,7 @@ def test_torn_partition_metadata(content):
     with pytest.raises(CorruptFileError):
         reopen(disk, recovery_point=log.end_offset, topic_id=TOPIC_ID)
     with pytest.raises(CorruptFileError):
-        reopen(disk)  # nobody says which topic it is
+        reopen(disk)  # the caller does not say which topic it is
     again = reopen(disk, topic_id=TOPIC_ID)  # nothing was durable: the file was torn
     assert again.topic_id == TOPIC_ID
     assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())

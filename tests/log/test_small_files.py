@@ -285,8 +285,8 @@ def test_quorum_state_as_kafka_leaves_it():
     )
     assert found == StoredQuorumState(QuorumStateData(leader_epoch=2, leader_id=0), 0)
     assert decode_quorum_state("file", old_state()) == found
-    nobody = decode_quorum_state("file", old_state(currentVoters=None))
-    assert nobody.state.current_voters is None
+    voterless = decode_quorum_state("file", old_state(currentVoters=None))
+    assert voterless.state.current_voters is None
     new = StoredQuorumState(QuorumStateData(leader_epoch=1, leader_id=0), 1)
     assert decode_quorum_state("file", new_state()) == new
 

@@ -186,7 +186,7 @@ if not child:
         else:
             os._exit(3)
     threads.stop()
-    del threads  # nobody to join, and no lock to take
+    del threads  # no thread to join, and no lock to take
     os._exit(0)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
@@ -228,7 +228,7 @@ def waits_of_each() -> dict[str, int]:
 
 @needs_proc
 def test_of_those_that_idle_the_latest_is_woken_and_no_other(file):
-    """Its caches are warm; and whoever wakes one waits for none that was woken before."""
+    """Its caches are warm; and a submit waits for no thread that was woken before."""
     before, most = len(running()), 4
     threads = new_sync_threads(most)
     assert threads is not None

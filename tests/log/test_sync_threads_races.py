@@ -48,7 +48,7 @@ def stress(
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_no_race_no_leak_and_nobody_waits_for_a_lane_that_hangs(tmp_path, sanitizer):
+def test_no_race_no_leak_and_no_wait_for_a_lane_that_hangs(tmp_path, sanitizer):
     done = stress(tmp_path, sanitizer)
     if "unexpected memory mapping" in done.stderr:
         pytest.skip("this system's addresses are not for -fsanitize=thread")

@@ -256,7 +256,7 @@ def test_a_clean_log_reads_its_indexes_from_the_files():
 
 
 @pytest.mark.parametrize("kept", [0, 30])
-def test_an_unclean_end_makes_the_indexes_anew(kept):
+def test_an_unclean_end_rebuilds_the_indexes(kept):
     disk = SimDisk()
     log, _ = filled(disk)
     before = log.aborted_transactions(0, log.end_offset)
@@ -289,7 +289,7 @@ def test_recovery_from_the_middle_needs_no_more_than_a_snapshot():
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("with_snapshots", [False, True])
-def test_a_damaged_index_is_made_anew(last, with_snapshots):
+def test_a_damaged_index_is_rebuilt(last, with_snapshots):
     disk = SimDisk()
     log, _ = filled(disk)
     before, end = log.aborted_transactions(0, log.end_offset), log.end_offset
@@ -451,7 +451,7 @@ def test_after_any_crash_the_index_is_what_the_log_says(seed, crash_at):
     assert [one for one in verifier.run([DIR]) if one.is_problem] == []
 
 
-def test_indexes_made_anew_are_durable_before_the_recovery_point_may_pass_them():
+def test_rebuilt_indexes_are_durable_before_the_recovery_point_may_pass_them():
     disk = make_dir()
     bases = open_log(disk, TXN, clean_shutdown=True).segment_base_offsets
     disk.process_death()

@@ -561,7 +561,7 @@ def test_a_durable_end(disk):
     assert is_at(only(disk), f"{ROOT}/gone-0.durable-end", "checkpoint", "names gone-0, which is")
 
 
-# ---- files nobody needs
+# ---- unneeded files
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,7 @@ def is_irrelevant(disk: SimDisk, path: str, before: bytes, after: bytes) -> bool
     if name.endswith("-checkpoint") and _fields(before) == _fields(after):
         return True  # blanks are blanks
     match name:
-        case "meta.properties":  # the checksum's comment, or a key that nobody knows
+        case "meta.properties":  # the checksum's comment, or an unknown key
             try:
                 old, new = (MetaProperties.decode(path, data) for data in (before, after))
             except CorruptFileError:

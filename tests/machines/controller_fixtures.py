@@ -1,7 +1,7 @@
 """A controller at work in memory: decisions are applied as the broker's shell applies them.
 
 Records go through their encoding on the way to `apply`, and into `log`; `replayed` is the image
-that somebody else would make of that log.
+that another node would make of that log.
 """
 
 from __future__ import annotations
@@ -267,6 +267,6 @@ def check_invariants(image: ClusterImage) -> None:
                 and image.brokers[id_].has_online_directory(partition.directory_of(id_))
                 for id_ in partition.isr
                 if id_ in image.brokers
-            ), f"{where}: somebody could lead"
+            ), f"{where}: a replica in sync could lead"
     names = {a_topic.topic_id: name for name, a_topic in image.topics_by_name.items()}
     assert names == {id_: a_topic.name for id_, a_topic in image.topics_by_id.items()}

@@ -88,14 +88,14 @@ def asking() -> ByHand:
 
 
 def writing() -> ByHand:
-    """Node 1 has written a voter set that nobody else has: node 3 has gone from it."""
+    """Node 1 has written a voter set without node 3, which no other node has yet."""
     world = led()
     world.remove_voter(1, world.voter(3).key)
     return world
 
 
 def waited_too_long() -> ByHand:
-    """The same, and whoever asked for it has been told that it takes too long."""
+    """The same, and the request for it has been answered REQUEST_TIMED_OUT."""
     world = writing()
     world.drop_all()
     world.fire(1, inputs.VOTER_CHANGE)

@@ -110,7 +110,7 @@ def test_all_subsets_of_six_acls_decide_as_the_rules_say():
                     compare(acls, made, rnd)
 
 
-def test_an_index_that_changes_decides_as_one_that_is_made_anew():
+def test_an_index_that_changes_decides_as_one_that_is_rebuilt():
     rnd = random.Random(7)
     acls: PersistentMap[Uuid, Acl] = PersistentMap()
     made = authorizer()

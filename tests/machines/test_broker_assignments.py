@@ -171,7 +171,7 @@ def test_a_refused_request_is_retried_with_the_epoch_of_then(machine: Fixture, a
     machine.answer(response(again))
     machine.place(1)
     machine.answer(answer)
-    assert len(machine.advance(100)) == 1, "the back-off begins anew"
+    assert len(machine.advance(100)) == 1, "the back-off begins again"
 
 
 def test_another_controller_is_asked_without_waiting_for_the_backoff(machine: Fixture) -> None:
@@ -182,7 +182,7 @@ def test_another_controller_is_asked_without_waiting_for_the_backoff(machine: Fi
     assert len(machine.step(ControllerChanged(2))) == 1
 
 
-def test_a_request_that_nobody_answers_is_given_up_and_repeated(machine: Fixture) -> None:
+def test_a_request_without_an_answer_is_given_up_and_repeated(machine: Fixture) -> None:
     machine.place(0)
     first = machine.sent[-1]
     assert first.timeout_ms == REQUEST_TIMEOUT_MS

@@ -119,7 +119,7 @@ def test_another_active_controller_is_asked_at_once(controller: MachineFixture) 
     assert len(controller.step(ControllerChanged(2))) == 1
 
 
-def test_a_request_that_nobody_answers_is_given_up_and_repeated(controller: MachineFixture) -> None:
+def test_a_request_without_an_answer_is_given_up_and_repeated(controller: MachineFixture) -> None:
     controller.step(metadata())
     first = controller.sent[-1]
     assert first.timeout_ms == REQUEST_TIMEOUT_MS

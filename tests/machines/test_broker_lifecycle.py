@@ -125,7 +125,7 @@ def test_one_request_at_a_time_and_none_that_waits_longer_than_its_timeout(
     assert len(broker.advance(100)) == 1
     (first, second) = broker.sent
     assert broker.answer(BrokerRegistrationResponse(broker_epoch=40), first.number) == []
-    assert broker.machine.broker_epoch == -1, "nobody waits for the first any more"
+    assert broker.machine.broker_epoch == -1, "the answer to the first is ignored"
     broker.answer(BrokerRegistrationResponse(broker_epoch=41), second.number)
     assert broker.machine.broker_epoch == 41
 
@@ -296,7 +296,7 @@ def test_heartbeats_go_on_whatever_comes_of_them(broker: LifecycleFixture) -> No
     assert broker.machine.last_error == OK
     broker.advance(INTERVAL_MS)
     broker.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert len(broker.advance(100)) == 1, "the back-off begins anew"
+    assert len(broker.advance(100)) == 1, "the back-off begins again"
 
 
 def test_another_controller_is_asked_without_waiting_for_the_backoff(
@@ -339,7 +339,7 @@ def test_who_is_forgotten_registers_again_under_the_same_incarnation(
     (beat,) = broker.step(MetadataApplied(image(70)))
     broker.answer(alive())
     assert broker.machine.state is BrokerState.RUNNING and not broker.machine.is_fenced
-    assert len(broker.replies) == 2, "nobody is told twice"
+    assert len(broker.replies) == 2, "each request is answered once"
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_REGISTRATION, ErrorCode.NOT_CONTROLLER])

@@ -263,7 +263,7 @@ def test_sessions_end_in_order_and_are_renewed_by_heartbeats() -> None:
     assert bench.partition("t").leader == -1 and bench.partition("t").isr == (2,)
 
 
-def test_two_sessions_that_end_at_once_leave_nobody_leading_who_is_fenced() -> None:
+def test_two_sessions_that_end_at_once_leave_no_fenced_leader() -> None:
     bench = Bench()
     bench.brokers(1, 2, 3)
     bench.create("t", assignments=[(0, [1, 2, 3]), (1, [3, 1, 2])])

@@ -1,4 +1,4 @@
-"""Configs in the controller: single changes (KIP-339), and all of a resource's anew (KIP-133)."""
+"""Configs in the controller: single changes (KIP-339), and all of a resource at once (KIP-133)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_an_unclean_election_needs_no_permission_of_the_topic(bench: Bench) -> N
     assert (after.leader, after.isr, after.leader_recovery_state) == (1, (1,), RECOVERING)
 
 
-def test_nobody_may_lead(bench: Bench) -> None:
+def test_no_replica_may_lead(bench: Bench) -> None:
     bench.fence(2)
     bench.fence(1)
     asked = ("dead", [0])

@@ -68,7 +68,7 @@ def come_back(bench: Bench, broker_id: int, *, clean: bool) -> None:
 # -- who is eligible -------------------------------------------------------------------------------
 
 
-def test_nobody_is_eligible_as_long_as_enough_are_in_sync() -> None:
+def test_no_replica_is_eligible_as_long_as_enough_are_in_sync() -> None:
     bench = cluster()
     bench.fence(1)
     assert state(bench) == (2, {2, 3}, set(), ())
@@ -119,7 +119,7 @@ def test_a_broker_that_crashed_and_is_back_before_its_session_ended_has_lost_its
     assert kinds == [records.PartitionChangeRecord, records.RegisterBrokerRecord]
 
 
-def test_the_last_known_leader_leads_when_nobody_else_is_known_and_it_is_alive() -> None:
+def test_the_last_known_leader_leads_when_no_other_is_known_and_it_is_alive() -> None:
     """KAFKA-19522: another broker's return does not elect it while it is fenced."""
     bench = cluster()
     for broker_id in (1, 2, 3):

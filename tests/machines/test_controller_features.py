@@ -106,7 +106,7 @@ def test_a_level_of_another_feature(now: int, level: int, kind: int) -> None:
 
 
 @pytest.mark.parametrize("lost", METADATA_FORMATS)
-def test_a_format_of_records_is_a_step_down_that_nobody_takes(lost: int) -> None:
+def test_a_downgrade_that_may_lose_metadata_is_refused(lost: int) -> None:
     for kind, why in (
         (SAFE, "because it might delete metadata information."),
         (UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
@@ -128,7 +128,7 @@ def test_the_highest_level_without_new_records_can_be_left_downwards() -> None:
 # -- who can run it --------------------------------------------------------------------------------
 
 
-def test_a_feature_nobody_knows_is_refused() -> None:
+def test_an_unknown_feature_is_refused() -> None:
     response, _ = update(bench_at(), ("imaginary.version", 1, UPGRADE))
     assert response.error_code == REFUSED
     assert (response.error_message or "").endswith(
@@ -137,7 +137,7 @@ def test_a_feature_nobody_knows_is_refused() -> None:
     )
 
 
-def test_a_feature_nobody_knows_is_refused_at_level_0_too() -> None:
+def test_an_unknown_feature_is_refused_at_level_0_too() -> None:
     assert update(bench_at(), ("imaginary.version", 0, SAFE))[0].error_code == REFUSED
 
 
@@ -272,7 +272,7 @@ def test_the_quorums_own_level_is_checked_and_not_written(
 # -- registrations ---------------------------------------------------------------------------------
 
 
-def test_a_controller_registers_and_registers_anew() -> None:
+def test_a_controller_registers_and_registers_again() -> None:
     bench = bench_at()
     for incarnation in (7, 8):
         request = controller_request(2)
@@ -281,7 +281,7 @@ def test_a_controller_registers_and_registers_anew() -> None:
         assert (reply.error_code, reply.error_message) == (0, None)
         registered = bench.controller.image.controllers[2]
         assert registered.incarnation_id == uuid(incarnation)
-        assert not registered.zk_migration_ready, "nobody migrates any more"
+        assert not registered.zk_migration_ready, "no controller migrates from ZooKeeper"
         assert [(e.name, e.host, e.port) for e in registered.listeners] == [("C", "c2", 9093)]
 
 

@@ -134,7 +134,7 @@ def test_brokers_without_directories_may_register_before(
 
 @pytest.mark.parametrize("level", [11, 12])
 def test_before_3_6_a_smaller_isr_is_a_new_leader_epoch(level: int) -> None:
-    """The brokers of then forget otherwise to follow anew (KAFKA-15021)."""
+    """Without it, brokers of those versions do not start their fetchers again (KAFKA-15021)."""
     bench = OldBench(level)
     bench.brokers(1, 2, 3)
     bench.create("t", assignments=[(0, [1, 2, 3])])

@@ -120,7 +120,7 @@ def test_the_leader_that_stays_hears_of_the_end_by_its_new_epoch(bench: Bench) -
         ([1, 2, 3], (1, 2, 3), (1, 2, 3), 0),
     ],
 )
-def test_what_needs_nobody_new_ends_at_once(
+def test_a_reassignment_without_new_replicas_ends_at_once(
     bench: Bench, target: list[int], replicas: Any, isr: Any, epoch: int
 ) -> None:
     assert moves(bench, ("t", 0, target)) == [0]

@@ -191,7 +191,7 @@ def test_a_new_partition_is_led_by_its_first_active_replica() -> None:
     assert born.directories == (uuid(502), uuid(503), uuid(501))
 
 
-def test_nothing_is_placed_where_nobody_may_lead() -> None:
+def test_nothing_is_placed_where_no_replica_may_lead() -> None:
     bench = Bench()
     assert bench.create("t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     bench.brokers(1)
@@ -637,7 +637,7 @@ class TrustsBrokerIds(Controller):
 def test_a_broker_that_lost_its_disk_is_not_taken_for_the_one_before(
     controller_class: type[Controller],
 ) -> None:
-    """S10, KIP-903: the leader saw 2 in sync; 2 died, lost its disk, and registered anew."""
+    """S10, KIP-903: the leader saw 2 in sync; 2 died, lost its disk, and registered again."""
     bench = Bench(controller_class=controller_class)
     bench.brokers(1, 2)
     bench.create("t", assignments=[(0, [1, 2])])

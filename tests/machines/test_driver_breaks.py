@@ -1,4 +1,4 @@
-"""A machine that breaks down goes no further, and takes nobody else with it."""
+"""A machine that breaks down goes no further, and no other machine breaks down with it."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Members join, sync, leave, rejoin and ask again while an older request of theirs still waits, in any
 order and with any idea of the group's generation; the log commits late or not at all. Checked after
-every step: whoever has no answer yet is either held until the log is committed or waits in the
-coordinator, in one place and not in two. And nobody waits longer in JoinGroup or SyncGroup than the
-rebalance timeouts allow, with members that hang in there and never follow up among them.
+every step: a request that has no answer yet is either held until the log is committed or waits in
+the coordinator, in one place and not in two. And no member waits longer in JoinGroup or SyncGroup
+than the rebalance timeouts allow, with members among them that join and never send SyncGroup.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class EveryAnswer(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 5), behind=st.sampled_from([0, 0, 0, 1]), times=st.integers(1, 2))
     def sync(self, n: int, behind: int = 0, times: int = 1) -> None:
-        """As a leader does, whoever leads; also with a generation that is over, and again."""
+        """As the group's leader does, from any member; also with an old generation, and again."""
         member = self.members[n]
         for _ in range(times):
             self.ask(
@@ -151,7 +151,7 @@ class EveryAnswer(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 5), other=st.integers(0, 5))
     def leave(self, n: int, other: int) -> None:
-        """Also two at a time, and somebody else on one's behalf."""
+        """Also two at a time, and one member on behalf of another."""
         who = [(one.member_id, one.instance) for one in (self.members[n], self.members[other])]
         self.ask(self.members[n], LeaveGroupResponse, lambda: self.world.ask_to_leave(*who))
 
@@ -209,7 +209,7 @@ class EveryAnswer(RuleBasedStateMachine):
         assert held + waiting == Counter(self.asked.keys())
 
     @invariant()
-    def nobody_waits_for_too_long(self) -> None:
+    def no_member_waits_for_too_long(self) -> None:
         for token in waiting_tokens(self.world.coordinator):
             _, _, at_ms = self.asked[token]
             assert self.world.now - at_ms <= LONGEST_WAIT_MS
@@ -225,7 +225,7 @@ class EveryAnswer(RuleBasedStateMachine):
                 assert not group.has_all_joined
 
     def teardown(self) -> None:
-        """Whoever is still without an answer gets one, and the coordinator waits for nobody."""
+        """Every request that has no answer yet gets one, and none waits in the coordinator."""
         self.world.commit()
         self.world.advance(LONGEST_WAIT_MS)
         self.world.commit()

@@ -342,7 +342,7 @@ def test_ids_that_nobody_came_back_for_are_free_again() -> None:
 
 
 def test_a_client_that_left_in_join_is_free_again_in_the_end() -> None:
-    """Nobody tells the coordinator; its session timeout does, as in Kafka."""
+    """It sends no LeaveGroup; its session times out in the coordinator, as in Kafka."""
     world = world_of()
     world.join(protocols=says(LARGE), version=3)
     world.advance(0)

@@ -116,7 +116,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 5))
     def zombie_commits(self, n: int) -> None:
-        """Somebody of a generation before: it must not get through, now or later."""
+        """A member of an earlier generation commits: that must be refused, now or later."""
         group = self.world.coordinator.groups.get("g")
         client = self.clients[n]
         if group is None or group.generation < 2 or not client.member_id:

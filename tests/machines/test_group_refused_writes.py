@@ -28,7 +28,7 @@ def completing(world: GroupWorld) -> tuple[list[str], int]:
     return ids, world.sync(ids[1], 1)
 
 
-def test_whoever_waits_for_a_refused_assignment_hears_so_and_the_group_rebalances(
+def test_members_that_wait_for_a_refused_assignment_get_the_error_and_the_group_rebalances(
     world: GroupWorld,
 ) -> None:
     ids, follower = completing(world)

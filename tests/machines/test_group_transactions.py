@@ -129,7 +129,7 @@ def test_a_group_with_members(member: bool | None, generation: int, error: Error
     """`generation` behind the present one; without member and generation, one of before KIP-447."""
     world = GroupWorld()
     member_id = joined(world)
-    said = {True: member_id, False: "nobody", None: ""}[member]
+    said = {True: member_id, False: "no-member", None: ""}[member]
     wanted = -1 if generation < 0 else generation_of(world) - generation
     assert decide(world, member_id=said, generation=wanted)[0] == [error]
 

@@ -251,8 +251,8 @@ def test_a_partition_moves() -> None:
     assert (moved().partition_epoch, moved().leader_epoch, moved().leader) == (1, 0, 1)
     same = moved(leader=1)
     assert (same.leader, same.leader_epoch) == (1, 1), "naming the leader raises its epoch"
-    nobody = moved(leader=-1, isr=[2])
-    assert (nobody.leader, nobody.leader_epoch, nobody.isr) == (-1, 1, (2,))
+    leaderless = moved(leader=-1, isr=[2])
+    assert (leaderless.leader, leaderless.leader_epoch, leaderless.isr) == (-1, 1, (2,))
     assert moved(leader_recovery_state=1).leader_recovery_state == 1
     fewer = moved(replicas=[3, 4])
     assert fewer.directories == (uuid(103), DIRECTORY_UNASSIGNED)

@@ -41,13 +41,13 @@ def feed(
     leader.feed(ProduceBlock(block, acks, "all", lambda place: place, deadline_ms))
 
 
-NOBODY = (-1, -1, -1)
+NO_PRODUCER = (-1, -1, -1)
 
 
 @pytest.mark.parametrize(("acks", "is_done_at"), [(0, 0), (1, 1), (-1, 2)])
 def test_a_block_is_answered_as_one_when_all_of_it_is_as_safe_as_was_asked(acks, is_done_at):
     leader = Leader((1, 2))
-    feed(leader, NOBODY, (7, 0, 0), (7, 0, 2), acks=acks)
+    feed(leader, NO_PRODUCER, (7, 0, 0), (7, 0, 2), acks=acks)
     answered = [set(leader.world.replies)]
     leader.flush()
     leader.fetched(2, 0)
@@ -60,12 +60,12 @@ def test_a_block_is_answered_as_one_when_all_of_it_is_as_safe_as_was_asked(acks,
     assert leader.machine.waiting_produces == 0
 
 
-def test_a_block_that_nobody_copies_in_time_is_told_so() -> None:
+def test_a_block_that_is_not_replicated_in_time_times_out() -> None:
     leader = Leader((1, 2))
     leader.fetched(2, 0)
     leader.world.advance(20_000)
     assert (KEY, "isr") not in leader.world.timers, "who has everything is in sync"
-    feed(leader, NOBODY, NOBODY, timeout_ms=500)
+    feed(leader, NO_PRODUCER, NO_PRODUCER, timeout_ms=500)
     leader.flush()
     assert leader.machine.waiting_produces == 2
     assert (KEY, "isr") in leader.world.timers, "followers are looked after"
@@ -77,7 +77,7 @@ def test_a_block_that_nobody_copies_in_time_is_told_so() -> None:
 
 def test_batches_of_a_topic_with_append_times_are_told_theirs() -> None:
     leader = Leader(config=PartitionConfig(log_append_time=True))
-    feed(leader, NOBODY, NOBODY, acks=0)
+    feed(leader, NO_PRODUCER, NO_PRODUCER, acks=0)
     time_ms = leader.world.wall_ms()
     assert leader.world.replies == {
         0: ProduceResult(ErrorCode.NONE, 0, time_ms, 0),
@@ -88,11 +88,11 @@ def test_batches_of_a_topic_with_append_times_are_told_theirs() -> None:
 def test_too_few_in_sync_refuse_those_that_want_all() -> None:
     leader = Leader((1, 2, 3), isr=(1,))
     leader.feed(ConfigChanged(PartitionConfig(min_insync_replicas=2)))
-    feed(leader, NOBODY, NOBODY)
+    feed(leader, NO_PRODUCER, NO_PRODUCER)
     refused = ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS, log_start_offset=0)
     assert leader.world.replies == {0: refused, 1: refused}
     assert leader.machine.log_end_offset == 0
-    feed(leader, NOBODY, acks=1)
+    feed(leader, NO_PRODUCER, acks=1)
     leader.flush()
     assert leader.world.replies == {"all": ProduceResult(ErrorCode.NONE, 0, -1, 0)}
 
@@ -109,7 +109,7 @@ def test_too_few_in_sync_refuse_those_that_want_all() -> None:
 def test_what_is_refused_takes_nothing_with_it(producer, error) -> None:
     leader = Leader(flush_at_once=True)
     feed(leader, (7, 0, 0))
-    feed(leader, NOBODY, producer, NOBODY)
+    feed(leader, NO_PRODUCER, producer, NO_PRODUCER)
     codes = {place: answer.error_code for place, answer in leader.world.replies.items()}
     assert codes == {0: ErrorCode.NONE, 1: error, 2: ErrorCode.NONE}
     assert leader.machine.log_end_offset == 6
@@ -118,6 +118,6 @@ def test_what_is_refused_takes_nothing_with_it(producer, error) -> None:
 def test_who_leads_no_longer_refuses_each() -> None:
     leader = Leader()
     leader.machine.leader_state = None
-    feed(leader, NOBODY, NOBODY)
+    feed(leader, NO_PRODUCER, NO_PRODUCER)
     refused = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert leader.world.replies == {0: refused, 1: refused}

@@ -1,4 +1,4 @@
-"""A wall clock that is set, forward or back: whoever waits on a partition has no less time left."""
+"""A wall clock that is set, forward or back: requests in purgatory have no less time left."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_the_proposal_names_the_incarnation_that_fetched() -> None:
 
 
 def test_a_proposal_names_every_member_as_it_fetched_not_as_it_is_registered_now() -> None:
-    """KIP-903: nobody vouches for what a member that was born again has."""
+    """KIP-903: the leader does not know the log of a member's newer incarnation."""
     leader = Leader((1, 2, 3))
     leader.fetched(2, 0)
     leader.fetched(3, 0)
@@ -358,7 +358,7 @@ def test_who_asks_all_the_time_and_never_for_what_was_the_end_is_dropped() -> No
     assert (1,) in proposals(leader)
 
 
-def test_nobody_is_dropped_while_a_request_is_in_flight() -> None:
+def test_no_replica_is_dropped_while_a_request_is_in_flight() -> None:
     """One at a time: the answer to the first would be taken for one to the second."""
     leader = Leader((1, 2, 3), isr=(1, 3))
     leader.produce()
@@ -371,7 +371,7 @@ def test_nobody_is_dropped_while_a_request_is_in_flight() -> None:
 
 
 def test_a_joining_replica_that_falls_behind_is_waited_for_no_longer_than_the_lag() -> None:
-    """Nobody else does anything meanwhile: the timer alone has to notice."""
+    """No other replica fetches meanwhile: the timer alone has to notice."""
     leader = Leader((1, 2, 3), isr=(1, 3))
     leader.fetched(2, 0)
     leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
@@ -391,20 +391,20 @@ def test_an_idle_follower_at_the_end_stays() -> None:
 
 
 def test_who_has_everything_is_not_watched() -> None:
-    """Thousands of partitions that nobody writes to cost no timers."""
+    """Thousands of partitions without writes cost no timers."""
     leader = Leader((1, 2, 3))
-    assert (KEY, "isr") in leader.world.timers, "nobody has said yet what it has"
+    assert (KEY, "isr") in leader.world.timers, "no follower has fetched yet"
     leader.fetched(2, 0)
     leader.fetched(3, 0)
     leader.world.advance(LAG_MS)
     assert (KEY, "isr") not in leader.world.timers
     leader.produce(1)
     leader.world.advance(2 * LAG_MS)
-    assert (1,) in proposals(leader), "whoever appends watches"
+    assert (1,) in proposals(leader), "an append starts the timer"
 
 
 def test_a_follower_that_has_less_than_before_is_watched() -> None:
-    """It came back with an empty disk, and nobody writes."""
+    """It came back with an empty disk, and no producer writes."""
     leader = Leader((1, 2))
     leader.produce()
     leader.fetched(2, 1)
@@ -426,7 +426,7 @@ def test_a_joining_replica_alone_is_not_waited_for_without_end() -> None:
     assert leader.error(token) is ErrorCode.NONE
 
 
-def test_a_lone_leader_watches_nobody() -> None:
+def test_a_lone_leader_watches_no_follower() -> None:
     leader = Leader()
     leader.produce()
     assert (KEY, "isr") not in leader.world.timers
@@ -596,7 +596,7 @@ def test_an_answer_overtakes_the_image() -> None:
     assert leader.machine.replica_count == 2, "older than what is known"
 
 
-def test_a_leader_that_stops_adds_nobody() -> None:
+def test_a_leader_that_stops_adds_no_replica() -> None:
     """The controller takes no in-sync set with a broker that is about to stop."""
     leader = Leader((1, 2), isr=(1,))
     leader.feed(BrokersChanged({2: 102}))
@@ -630,7 +630,7 @@ def test_a_paused_leader_does_not_blame_its_followers_when_it_wakes() -> None:
     assert proposals(leader)[:1] == [(1, 2)], "who stays away has as long as ever"
 
 
-def test_a_pause_excuses_nobody_who_fell_behind_before() -> None:
+def test_a_pause_excuses_no_follower_that_fell_behind_before() -> None:
     leader = Leader((1, 2))
     leader.fetched(2, 0)
     leader.produce()

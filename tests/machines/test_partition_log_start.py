@@ -1,4 +1,4 @@
-"""The start of the log moves, whoever asks for it: one input, one effect, and who is answered."""
+"""The start of the log moves by retention or a request: one input, one effect, one answer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_retention_moves_the_start_on_leaders_and_followers() -> None:
     leader.feed(BecomeFollower(2, 6, 6, (1, 2), (1, 2)))
     leader.feed(AdvanceLogStart(12))
     assert leader.log.start_offset == 12
-    assert leader.world.replies.keys() & {None} == set(), "nobody asked"
+    assert leader.world.replies.keys() & {None} == set(), "no request is answered"
 
 
 @pytest.mark.parametrize("offset", [-1, 13, 20])

@@ -515,7 +515,7 @@ def test_acks_zero_is_not_answered_again_when_its_record_was_cut_off() -> None:
     assert leader.machine.is_offline
 
 
-def test_a_failed_flush_fails_who_waits_for_it_and_answers_nobody_twice() -> None:
+def test_a_failed_flush_fails_the_produces_that_wait_and_answers_each_once() -> None:
     leader = Leader()
     answered, one, all_in_sync = leader.produce(0), leader.produce(1), leader.produce()
     leader.world.driver.disk_failed(KEY, "EIO")

@@ -141,7 +141,7 @@ def follower() -> Partition:
         ({"leader_only": False}, FetchBounds(0, 0, 0, 0, 0, leader_epoch=4)),
     ],
 )
-def test_a_follower_serves_consumers_that_may_read_from_it_and_nobody_else(
+def test_a_follower_serves_only_consumers_that_may_read_from_it(
     asked: dict[str, Any], expected: FetchBounds | ErrorCode
 ) -> None:
     assert follower().check_fetch(fetch_offset=0, **asked) == expected

@@ -24,7 +24,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("is_deleted", "error"), ENDS)
-def test_whoever_waits_for_an_acknowledgement_hears_why_there_will_be_none(
+def test_produces_that_wait_for_an_acknowledgement_get_the_reason_of_the_stop(
     is_deleted: bool, error: ErrorCode
 ) -> None:
     leader = Leader((1, 2))
@@ -33,7 +33,7 @@ def test_whoever_waits_for_an_acknowledgement_hears_why_there_will_be_none(
     leader.feed(StopReplica(is_deleted))
     assert [leader.error(token) for token in waiting] == [error, error]
     assert leader.error(done) is ErrorCode.NONE
-    assert leader.machine.leader_epoch == 1, "nobody has led in another epoch"
+    assert leader.machine.leader_epoch == 1, "there is no newer leader epoch"
 
 
 @pytest.mark.parametrize(("is_deleted", "error"), ENDS)

@@ -187,7 +187,7 @@ def test_an_older_epoch_is_told_before_the_ticket_is_looked_at() -> None:
     ticket = leader.ticket()
     assert leader.marked(1, committed=False) is NONE
     assert leader.write(ticket) is leader.write() is FENCED
-    assert leader.ask().error_code is FENCED, "and nobody is asked for it (KAFKA-18042)"
+    assert leader.ask().error_code is FENCED, "and no coordinator is asked (KAFKA-18042)"
 
 
 def test_no_ticket_outlives_the_leadership() -> None:
@@ -309,7 +309,7 @@ def test_the_last_epoch_ends_its_own_transaction() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_marker_may_come_again(version: int) -> None:
-    """KAFKA-19999: a coordinator that has loaded anew does not know that it was written."""
+    """KAFKA-19999: a coordinator that has just loaded does not know that it was written."""
     leader = TxnLeader().begun()
     assert leader.marked(1, version=version) is NONE
     assert leader.marked(1, version=version, coordinator_epoch=4) is NONE
@@ -325,7 +325,7 @@ def test_a_marker_of_an_older_coordinator_is_refused() -> None:
 
 
 def test_a_marker_without_a_transaction_is_remembered() -> None:
-    """Or its producer's late batches would be taken for those of somebody new."""
+    """Or its producer's late batches would be taken for those of a new producer."""
     leader = TxnLeader()
     assert leader.marked(5) is NONE
     assert leader.machine.last_stable_offset == 1

@@ -77,7 +77,7 @@ def test_when_replicas_were_heard_of_is_told_by_the_new_clock() -> None:
     assert voters[2].last_fetch_timestamp == -1, "never is never"
 
 
-def test_whoever_waits_for_a_change_of_the_voters_waits_no_longer() -> None:
+def test_a_voter_change_times_out_no_later() -> None:
     world = asking()
     left_ms = world.timers(1)[inputs.VOTER_CHANGE]
     world.node(1).change_clocks(jump_ms=HOUR_MS)

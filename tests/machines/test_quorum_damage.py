@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_answered_with_an_error() -> None:
     assert answer.upper_bound_offset == answer.offset == 5
 
 
-def test_a_fetch_that_waited_for_what_is_cut_is_sent_anew() -> None:
+def test_a_fetch_that_waited_for_what_is_cut_is_sent_again() -> None:
     """It is held back until the batch is on disk, which it will never be."""
     bench = Bench()
     asked = bench.machine.requests.in_flight[2][0]

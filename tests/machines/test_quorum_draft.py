@@ -146,7 +146,7 @@ def test_every_row_of_the_drafts_table_has_a_case() -> None:
     assert {case[0] for case in ANSWERS} == set("abcdef")
 
 
-def test_nobody_answers_but_the_leader() -> None:
+def test_only_the_leader_answers() -> None:
     bench = Bench()
     bounds = reply(bench, draft(5, 3))
     assert bounds.error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -38,7 +38,7 @@ from .quorum_stages import ask, describe_request, follower, led
 ELSEWHERE = Endpoint("CONTROLLER", "elsewhere", 1234)
 
 
-# -- whoever names a leader says where it is ---------------------------------------------------
+# -- a message that names a leader has its endpoints -------------------------------------------
 
 
 def requests_to(world: ByHand) -> list[Any]:
@@ -71,7 +71,7 @@ def test_answers_name_the_leaders_address(role: str, index: int) -> None:
     assert leader_in(response, leader_id + 1, "CONTROLLER") == ()
 
 
-def test_requests_that_are_refused_whole_name_nobody() -> None:
+def test_requests_that_are_refused_whole_name_no_leader() -> None:
     world = led()
     for request in requests_to(world):
         request.cluster_id = "other"
@@ -192,7 +192,7 @@ def stranger(servers: int, voters: VoterSet | None = None, node_id: int = 0) -> 
 
 
 def targets(machine: QuorumMachine, count: int) -> list[int]:
-    """Whom a machine asks one after another, if nobody answers."""
+    """The nodes that a machine asks one after another, if none answers."""
     effects = machine.step(Start([0]), 0, 0)
     asked = []
     for time in range(count):
@@ -208,7 +208,7 @@ def targets(machine: QuorumMachine, count: int) -> list[int]:
     return asked
 
 
-def test_who_knows_nobody_asks_the_bootstrap_servers() -> None:
+def test_a_node_that_knows_no_voters_asks_the_bootstrap_servers() -> None:
     assert targets(stranger(3), 5) == [-2, -3, -4, -2, -3]
 
 
@@ -268,7 +268,7 @@ def test_a_bootstrap_server_that_is_the_leader_is_not_fetched_from() -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_request_that_nobody_answers_counts_as_failed_in_time(leads: bool) -> None:
+def test_a_request_without_an_answer_counts_as_failed_in_time(leads: bool) -> None:
     """Nor does anybody say that there will be no answer: the peer has stopped in its tracks."""
     machine = stranger(3)
     (sent,) = [e for e in machine.step(Start([0]), 0, 0) if hasattr(e, "message")]

@@ -25,7 +25,7 @@ def test_static_voters_become_dynamic_ones() -> None:
     world.settle()
     world.upgrade(1)
     assert world.changes == {"upgrade 1": ErrorCode.INVALID_UPDATE_VERSION}, (
-        "nobody knows the disks"
+        "the leader does not know the voters' directory ids yet"
     )
     world.wait(3_000)
     world.upgrade(1)

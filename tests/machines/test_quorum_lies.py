@@ -282,7 +282,7 @@ def test_the_vote_stays_given_when_the_leader_on_record_turns_out_to_be_none() -
 
 
 @pytest.mark.parametrize("named", [3, 4])
-def test_one_message_in_the_wrong_moment_stops_nobody(named: int) -> None:
+def test_one_message_in_the_wrong_moment_stops_no_node(named: int) -> None:
     """2 has given its vote to 1 and is told, before it hears of 1, that another leads: 3, which
     does not, or 4, which is not even there."""
     world = quorum(3, observers=1)

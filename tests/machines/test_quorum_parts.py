@@ -189,7 +189,7 @@ def test_a_voter_to_be_is_asked_until_its_record_is_written() -> None:
     assert changes.end() is change and changes.pending is None
 
 
-def test_a_removal_asks_nobody_and_is_not_committed_before_it_is_written() -> None:
+def test_a_removal_asks_no_voter_and_is_not_committed_before_it_is_written() -> None:
     changes = VoterChanges()
     change = changes.begin(PendingChange("t", 100))
     assert changes.asks is None and not change.is_committed(10**9)

@@ -75,7 +75,7 @@ def test_without_waiting_the_answer_comes_with_the_append() -> None:
     assert ask(world, remove(world))[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     world.feed(1, inputs.Resign())
     world.settle()
-    assert len(answers) == 1, "nobody is answered twice"
+    assert len(answers) == 1, "the request is answered once"
 
 
 def test_a_new_voter_that_does_not_answer_is_not_added() -> None:
@@ -128,7 +128,7 @@ def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
 @pytest.mark.parametrize(
     ("timeout_ms", "waits_ms"), [(0, 2_000), (-5, 2_000), (700, 700), (2**31 - 1, 60_000)]
 )
-def test_whoever_adds_a_voter_waits_as_long_as_it_said(timeout_ms: int, waits_ms: int) -> None:
+def test_a_request_to_add_a_voter_waits_for_its_own_timeout(timeout_ms: int, waits_ms: int) -> None:
     world = led()
     world.add_voter(1, 4, timeout_ms=timeout_ms)
     assert world.timers(1)[inputs.VOTER_CHANGE] == waits_ms
@@ -146,7 +146,7 @@ def test_a_change_that_took_too_long_may_be_committed_yet() -> None:
     assert world.changes["add 4"] is ErrorCode.NONE
 
 
-def test_a_leader_that_is_deposed_answers_whoever_waits_for_a_change() -> None:
+def test_a_leader_that_is_deposed_answers_requests_for_a_voter_change() -> None:
     world = asking()
     world.feed(1, inputs.Resign())
     assert world.changes == {"add 4": ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -169,7 +169,7 @@ def test_a_voter_is_removed_and_goes_on_as_an_observer() -> None:
 
 
 @pytest.mark.parametrize("has_followed", [True, False])
-def test_a_voter_that_slept_until_nobody_it_knew_is_there_finds_the_others(
+def test_a_voter_that_slept_until_no_voter_it_knew_is_there_finds_the_others(
     has_followed: bool,
 ) -> None:
     """By its log it is one of 1, 2 and 3 and can wait for their votes for ever. 4 and 5, which are
@@ -224,7 +224,7 @@ def test_a_leader_that_removes_itself_sees_it_committed_and_goes() -> None:
     assert machine.role is Role.FOLLOWER and not machine.is_voter
 
 
-def test_a_voter_whose_removal_nobody_else_has_can_still_lead() -> None:
+def test_a_voter_whose_removal_no_other_node_has_can_still_lead() -> None:
     """Raft's dissertation, 4.2.2: its log is the longest, and the others need its vote."""
     world = led(voters=4, others=0)
     world.remove_voter(1, world.voter(2).key)
@@ -328,7 +328,7 @@ def test_a_lone_voter_watches_over_those_that_join_it() -> None:
     assert world.machine(1).role is not Role.LEADER
 
 
-def test_an_answer_about_versions_that_nobody_waits_for_adds_nobody() -> None:
+def test_an_unasked_answer_about_versions_adds_no_voter() -> None:
     world = asking()
     asked = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
     response = ApiVersionsResponse(

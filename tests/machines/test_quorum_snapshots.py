@@ -122,7 +122,7 @@ def test_d_to_h_a_snapshot_is_given_up(name: str) -> None:
     assert (partition.snapshot_id.end_offset, partition.position) == (12, 0)
 
 
-def test_i_another_leader_begins_anew() -> None:
+def test_i_another_leader_begins_again() -> None:
     bench = loading()
     effects = bench.step(
         received("t", messages.begin_request(CONFIG, NODE, QuorumState(EPOCH + 1, 3)))
@@ -185,7 +185,7 @@ def test_k_a_snapshot_that_is_not_sound_is_fetched_again() -> None:
     assert bench.asks(offer(bench)).topics[0].partitions[0].position == 0
 
 
-def test_nobody_stands_or_fetches_while_a_snapshot_takes_the_logs_place() -> None:
+def test_no_node_stands_or_fetches_while_a_snapshot_takes_the_logs_place() -> None:
     bench = loaded()
     for _ in range(4):
         bench.step(TimerFired(inputs.FETCH), LATER)

@@ -106,7 +106,7 @@ def test_a_reader_that_must_go_elsewhere_does_not_count_as_holding_the_log() -> 
     assert bounds.high_watermark == -1, "nothing of this epoch is committed yet"
 
 
-def test_a_fetch_that_waits_is_looked_at_anew() -> None:
+def test_a_fetch_that_waits_is_looked_at_again() -> None:
     """A reader without a vote waits at the high watermark; the log moves on under it."""
     bench = leader(**BARE)
     asked = fetch(END, 5, known=END)

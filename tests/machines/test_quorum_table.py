@@ -400,11 +400,11 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         lambda _: inputs.SnapshotTaken(SnapshotId(0, 0)),
         {role: f"{role} e5:" for role in ROLES},
     ),
-    "a snapshot was installed that nobody waits for": (
+    "a snapshot was installed that the machine did not ask for": (
         lambda _: inputs.SnapshotInstalled(SnapshotId(7, 4)),
         {role: f"{role} e5:" for role in ROLES},
     ),
-    "a snapshot was refused that nobody waits for": (
+    "a snapshot was refused that the machine did not ask for": (
         lambda _: inputs.SnapshotRefused(SnapshotId(7, 4), "it is short"),
         {role: f"{role} e5:" for role in ROLES},
     ),

@@ -102,7 +102,7 @@ def test_a_wrong_voter_key_still_brings_the_epoch() -> None:
     assert bench.machine.state == QuorumState(EPOCH + 1)
 
 
-def test_a_vote_is_given_again_to_whom_it_was_given_and_to_nobody_else() -> None:
+def test_a_vote_is_given_again_to_its_candidate_and_to_no_other() -> None:
     bench = unattached()
 
     def granted(**changes: Any) -> bool:

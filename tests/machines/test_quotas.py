@@ -250,6 +250,6 @@ def test_usages_tell_of_rates_and_throttles() -> None:
     quota = rate_quota({(("user", "u"),): 100.0})
     quota.record("u", "a", 2_000, 0)
     quota.throttled("u", "a", 10_000)
-    quota.throttled("nobody", "a", 1)
+    quota.throttled("unrecorded", "a", 1)
     (usage,) = quota.usages(0)
     assert usage == (Budget("u", ""), 100.0, 200.0, 10_000, 1)

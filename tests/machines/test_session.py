@@ -215,7 +215,7 @@ def test_a_session_that_has_ended_does_not_tell_its_versions_either() -> None:
     assert isinstance(session.step(RequestArrived(VERSIONS, 1_000)), Disconnect)
 
 
-def test_another_mechanism_logs_nobody_in_again() -> None:
+def test_another_mechanism_cannot_reauthenticate() -> None:
     session = logged_in(1_000)
     session.step(HandshakeArrived(SCRAM, 1, 5))
     assert isinstance(session.step(Authenticated(ALICE, 6)), Refuse)

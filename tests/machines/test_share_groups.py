@@ -337,7 +337,7 @@ def test_a_topic_that_is_deleted_is_not_described() -> None:
     assert [one.assignment.topic_partitions for one in world.describe().members] == [[]]
 
 
-def test_a_topic_that_is_created_again_begins_anew() -> None:
+def test_a_topic_that_is_created_again_begins_from_the_start() -> None:
     world = ShareWorld()
     epoch = world.joined()
     world.delete_topic("t")

@@ -60,7 +60,7 @@ def at(state: TransactionState, identity: Identity, version: int) -> Transaction
         ({"keep_prepared": True}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_is_refused_whoever_asks(asked: dict[str, object], error: ErrorCode) -> None:
+def test_what_is_refused_to_every_producer(asked: dict[str, object], error: ErrorCode) -> None:
     world = TransactionWorld()
     assert world.init(**asked) == Granted(error)  # type: ignore[arg-type]
     assert not world.log and not world.coordinator.transactions
@@ -264,7 +264,7 @@ def test_an_end_of_version_2(
 
 
 @pytest.mark.parametrize("named", [(7, 5), (7, 1), (8, 3), (7, EPOCH_MAX), (-1, -1)])
-def test_nobody_else_ends_a_transaction_of_version_2(named: tuple[int, int]) -> None:
+def test_no_other_producer_ends_a_transaction_of_version_2(named: tuple[int, int]) -> None:
     for state in (S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         world = TransactionWorld()
         world.put(at(state, Identity(7, 3, 2, 7), 2))

@@ -42,7 +42,7 @@ def test_a_new_producer_gets_the_next_epoch_and_fences_every_other() -> None:
 
 
 @pytest.mark.parametrize("fresh", [None, FRESH])
-def test_whoever_is_given_an_epoch_is_never_given_the_last_one(fresh: int | None) -> None:
+def test_a_producer_is_never_given_the_last_epoch(fresh: int | None) -> None:
     for identity, expected in product(
         IDENTITIES, [None, *((pid, e) for pid in (PID, OTHER) for e in EPOCHS[1:])]
     ):

@@ -66,7 +66,7 @@ def test_what_a_record_names_twice_counts_once() -> None:
     assert by_topic(read) == [("a", [2, 3])]
 
 
-def test_records_of_many_partitions_are_not_grouped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_many_partitions_are_not_grouped_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take many times what the record itself takes, of the event loop, in one go."""
     world = TransactionWorld()
     granted = world.init()

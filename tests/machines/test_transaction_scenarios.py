@@ -58,7 +58,7 @@ class Leaders:
 
     def check(self, epoch: int, *partitions: object) -> None:
         """The transaction of that epoch has ended everywhere, in one way."""
-        assert not self.open, "nobody is left waiting"
+        assert not self.open, "a marker has ended every partition's transaction"
         assert len({self.outcomes.get((one, epoch)) for one in partitions}) == 1
 
 
@@ -99,7 +99,7 @@ def s61(rules: TransactionRules) -> None:
     leaders.take(world.sent.pop(), P1)
     assert world.present.state is S.PREPARE_COMMIT
     world.restart()
-    assert len(world.sent) == 1, "somebody has to end it"
+    assert len(world.sent) == 1, "the loaded coordinator sends the markers again"
     sent = world.sent.pop()
     leaders.take(sent, P1)  # once more: the leader takes it, and it changes nothing
     leaders.take(sent, P0)
@@ -152,7 +152,7 @@ def s64(rules: TransactionRules) -> None:
 
 
 def s71(rules: TransactionRules) -> None:
-    """Markers cannot be written for long: the decision stands, and nobody begins before."""
+    """Markers cannot be written for long: the decision stays, and no next transaction begins."""
     world, producer = begun(rules)
     leaders = Leaders(world)
     leaders.write(producer, P0)

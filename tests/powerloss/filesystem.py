@@ -3,7 +3,7 @@
 `ext4` and `xfs` can be told by an ioctl to stop at once, without writing their journal: what had
 not reached the disk is gone, as after a power cut, and mounting again replays what had. The image
 is mounted through a loop device in a mount namespace of the test process alone (`own_mounts`), so
-nobody else sees it, and the kernel unmounts it and gives the loop device back when the process
+no other process sees it, and the kernel unmounts it and gives the loop device back when the process
 ends, in whatever way.
 """
 

@@ -45,7 +45,7 @@ class Known:
     will_be: Model | None = None
     topic_id: Uuid = field(default_factory=Uuid.random)
     trail: deque[str] = field(default_factory=lambda: deque(maxlen=40))
-    """What the parent was last told, for whoever has to find out why."""
+    """The last events that the process has reported, for the message of a failure."""
 
 
 class Tale(Story):

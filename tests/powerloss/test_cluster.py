@@ -1,9 +1,9 @@
 """Three brokers that lose power at the same moment, again and again, while clients write and read.
 
-Each node is broker and controller and has a file system of its own. Nobody's memory and nobody's
-page cache outlives a cut, so what is there afterwards is what was on disks: every record that was
-acknowledged with acks=all, and nothing that a consumer saw may be gone or another one. In the end
-the three copies of each partition are the same.
+Each node is broker and controller and has a file system of its own. No node's memory and no page
+cache outlives a cut, so what is there afterwards is what was on disks: every record that was
+acknowledged with acks=all has to be there, and no record that a consumer saw may be gone or
+changed. In the end the three copies of each partition are the same.
 """
 
 from __future__ import annotations

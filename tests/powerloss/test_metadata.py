@@ -98,7 +98,7 @@ class Voter:
         self.out.flush()
 
     def run(self) -> None:
-        """Live until somebody ends it."""
+        """Live until the parent cuts the power and kills it."""
         self.start()
         while True:
             draw = self.random.randrange(20)
@@ -123,7 +123,7 @@ class Voter:
         topics = world.topics + self.random.randrange(1, 30)
         snapshot_id, data = snapshot_of(world, topics)
         keeper = world.host._keeper
-        keeper._feed = lambda input_: None  # the log is changed under the machine: it starts anew
+        keeper._feed = lambda input_: None  # the log is changed under the machine: it starts again
         self.tell("will be", topics)
         for at in range(0, len(data), 500):
             keeper.store(StoreSnapshot(snapshot_id, at, data[at : at + 500], len(data)))

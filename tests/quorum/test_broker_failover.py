@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 CONFIG = QUICK | {
     "broker.heartbeat.interval.ms": 300,
-    "broker.session.timeout.ms": 3_600_000,  # so nobody is fenced because it is silent
+    "broker.session.timeout.ms": 3_600_000,  # so no broker is fenced because it is silent
     "min.insync.replicas": 2,
 }
 TOPIC = "replicated"

@@ -43,7 +43,7 @@ def test_records_survive_a_broker_that_is_killed(cluster: QuorumCluster):
         assert end_offset(client, "records", 1) == 3
 
 
-def test_a_topic_made_anew_keeps_its_records_when_the_broker_reads_the_log_again(
+def test_a_topic_created_again_keeps_its_records_when_the_broker_reads_the_log_again(
     cluster: QuorumCluster,
 ):
     """A starting broker reads of the older topic first; its directory is the newer one's."""
@@ -51,18 +51,18 @@ def test_a_topic_made_anew_keeps_its_records_when_the_broker_reads_the_log_again
     with Cluster(cluster.bootstrap_servers) as client:
         admin = Admin(client)
         for value in (b"old", b"new"):
-            admin.create_topic("anew", 1, 1)
-            admin.wait_for_topic("anew")
-            write(client, "anew", value, value)
+            admin.create_topic("again", 1, 1)
+            admin.wait_for_topic("again")
+            write(client, "again", value, value)
             if value == b"old":
-                admin.delete_topic("anew")
+                admin.delete_topic("again")
     for how in (broker.stop, broker.kill):
         how()
         broker.start()
         broker.wait_until_ready()
         with Cluster(cluster.bootstrap_servers) as client:
-            assert end_offset(client, "anew") == 2
-    strays = list((broker.directory / "data").glob("anew*-stray"))
+            assert end_offset(client, "again") == 2
+    strays = list((broker.directory / "data").glob("again*-stray"))
     assert strays == []
 
 

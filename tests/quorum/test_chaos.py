@@ -59,7 +59,7 @@ class Chaos:
             cluster.stop(id_)
         elif what == "pause":
             cluster.controllers[id_].pause()
-        else:  # or nobody reaches it, and what it sends arrives: it can still disturb the others
+        else:  # one way: no node reaches it, but what it sends arrives, and can disturb the others
             cluster.cut(None, id_, one_way=what == "cut one way")
 
     def heal(self) -> None:
@@ -93,7 +93,7 @@ def test_nothing_that_was_acknowledged_is_lost(gated: Cluster, seed: int):
         writer.stop()
 
 
-def test_a_leader_that_nobody_reaches_gives_up(gated: Cluster):
+def test_a_leader_that_no_node_reaches_resigns(gated: Cluster):
     leader = gated.leader_id()
     gated.cut(None, leader, one_way=True)
     successor = gated.leader_id(but=leader)

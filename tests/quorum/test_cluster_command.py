@@ -139,7 +139,7 @@ def test_nodes_are_killed_paused_and_restarted_from_another_terminal(
     assert states(tmp_path / "c")["broker-2"] == "stopped"
     assert fencepost("cluster", "stop", *here) == "stopping all nodes\n"
     _, errors = up.process.communicate(timeout=DEADLINE_S)
-    assert (up.process.returncode, errors) == (0, ""), "nothing ended that nobody asked for"
+    assert (up.process.returncode, errors) == (0, ""), "no node ended without a request"
     assert "no cluster runs in" in fencepost("cluster", "status", *here, code=1)
 
 
@@ -311,8 +311,8 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     )
     assert "does not vote any more" in removed
     assert role() in ("observer", None)
-    nobody = fencepost("quorum", "remove-voter", "--id", "99", "-b", servers, code=2)
-    assert "the voters are" in nobody
+    unknown = fencepost("quorum", "remove-voter", "--id", "99", "-b", servers, code=2)
+    assert "the voters are" in unknown
     said = node.log_path.read_text()
     joined, left = said.find("is now a voter of"), said.find("is no longer a voter of")
     assert 0 <= joined < left

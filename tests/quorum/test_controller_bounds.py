@@ -103,7 +103,7 @@ def test_the_size_of_a_request(node: RunningNode) -> None:
 
 @pytest.mark.slow
 def test_fetches_that_wait(node: RunningNode) -> None:
-    """So many per connection, not longer than a leader may be silent, and nobody's in the end."""
+    """So many per connection, no longer than a leader may be silent, and none once it is closed."""
     request = fetch_at_the_end(node, FOR_EVER_MS)
     most = 0
 

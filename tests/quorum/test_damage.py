@@ -46,7 +46,7 @@ def corrupt(node: NodeProcess, share: float) -> int:
 def test_a_follower_fetches_again_what_is_corrupt(
     cluster: QuorumCluster, writer: TopicWriter, share: float
 ):
-    """Nobody has checkpointed a recovery point yet: the last batch could pass for a torn one."""
+    """There is no recovery point checkpoint yet: the last batch could pass for a torn one."""
     leader = cluster.leader_id()
     follower = next(id_ for id_ in cluster.controllers if id_ != leader)
     node = cluster.controllers[follower]
@@ -60,7 +60,7 @@ def test_a_follower_fetches_again_what_is_corrupt(
     assert f"truncating the log to offset {offset} and fetching it again" in said
 
     def is_whole_again() -> bool:
-        """Not byte for byte what it was: elections may have cut off what nobody had committed."""
+        """Not byte for byte what it was: elections may have cut off what was not committed."""
         copies = [segment(cluster.controllers[one]).read_bytes() for one in (follower, leader)]
         shared = min(map(len, copies))
         return shared >= size_before and copies[0][:shared] == copies[1][:shared]

@@ -76,7 +76,7 @@ def test_killed_broker_reads_the_metadata_again(cluster: QuorumCluster, writer: 
     wait_for_topics(cluster, acknowledged)
 
 
-def test_a_minority_elects_nobody(cluster: QuorumCluster):
+def test_a_minority_elects_no_leader(cluster: QuorumCluster):
     leader = cluster.leader_id()
     others = [node for id_, node in cluster.controllers.items() if id_ != leader]
     for node in others:
@@ -97,7 +97,7 @@ def _epoch(cluster: QuorumCluster, node_id: int) -> int:
 
 
 def test_an_orderly_stop_of_all_is_nothing_to_worry_about():
-    """Whoever is last finds no majority to hand over to, or to tell EndQuorumEpoch."""
+    """The last one finds no majority to hand over to, or to send EndQuorumEpoch to."""
     with QuorumCluster(3, 0, combined=True) as all_at_once:
         all_at_once.stop()
         logs = {node.name: node.log_path.read_text() for node in all_at_once.nodes.values()}

@@ -110,9 +110,7 @@ def test_a_move_to_a_broker_that_is_down_is_listed_and_called_off(
 
 
 @pytest.mark.long
-def test_leaders_are_elected_when_somebody_asks(
-    shared_brokers: QuorumCluster, client: Cluster
-) -> None:
+def test_leaders_are_elected_by_request(shared_brokers: QuorumCluster, client: Cluster) -> None:
     admin = Admin(client)
     where = create(client, "elected", [3, 1])
     write(client, where, b"one")
@@ -132,10 +130,9 @@ def test_leaders_are_elected_when_somebody_asks(
 
 
 @pytest.mark.long
-def test_an_unclean_election_when_somebody_asks(
-    shared_brokers: QuorumCluster, client: Cluster
-) -> None:
-    """Without the last in-sync replica the partition waits, until somebody gives up its records."""
+def test_an_unclean_election_by_request(shared_brokers: QuorumCluster, client: Cluster) -> None:
+    """Without the last in-sync replica the partition has no leader, until an operator asks for an
+    unclean election."""
     admin = Admin(client)
     where = create(client, "unclean", [3, 1])
     write(client, where, b"one")
@@ -144,7 +141,7 @@ def test_an_unclean_election_when_somebody_asks(
     write(client, where, b"lost")
     shared_brokers.nodes[3].kill()
     shared_brokers.nodes[1].start()
-    eventually(lambda: state(client, where).leader_id == -1, "nobody leads")
+    eventually(lambda: state(client, where).leader_id == -1, "no broker leads")
     outcome = eventually_elected(admin, where)
     assert outcome == 0
     eventually(lambda: state(client, where).leader_id == 1, "it leads")
@@ -162,7 +159,7 @@ def eventually_elected(admin: Admin, where: TopicPartition) -> int:
         codes.append(admin.elect_leaders([where], UNCLEAN)[where].error_code)
         return codes[-1] != ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-    eventually(elect, "somebody may lead")
+    eventually(elect, "a replica may lead")
     return codes[-1]
 
 

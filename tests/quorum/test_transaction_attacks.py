@@ -1,9 +1,9 @@
-"""What strangers may send about transactions to three brokers: refused, bounded, and nobody else's
-trouble.
+"""What strangers may send about transactions to three brokers: refused, bounded, and without harm
+to other clients.
 
-While somebody floods all brokers with one kind of request, a producer goes on with transactions in
-partitions of all brokers. What counts is that every one of its transactions ends as it should, and
-what the stranger is told: no clock is looked at.
+While a stranger floods all brokers with one kind of request, a producer goes on with transactions
+in partitions of all brokers. What counts is that every one of its transactions ends as it should,
+and what the stranger is answered: no clock is looked at.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ NOT_HERE: set[int] = {
     E.COORDINATOR_LOAD_IN_PROGRESS,
 }
 LEADERS_ONLY: set[int] = {E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION}
-NOBODY = 1 << 40
-"""Producer ids from here on are nobody's."""
+UNUSED_IDS = 1 << 40
+"""Producer ids from here on were given to no producer."""
 Say = Callable[[Client, random.Random], Counter[int]]
 """Asks a broker something, and says which errors came how often."""
 
@@ -186,7 +186,7 @@ def test_a_flood_of_markers(brokers: QuorumCluster) -> None:
     def say(client: Client, lane: random.Random) -> Counter[int]:
         markers = [
             WritableTxnMarker(
-                producer_id=NOBODY + lane.randrange(1 << 20),
+                producer_id=UNUSED_IDS + lane.randrange(1 << 20),
                 producer_epoch=lane.randrange(1 << 15),
                 coordinator_epoch=lane.choice((0, 1 << 20, (1 << 31) - 1)),
                 transaction_result=bool(lane.randrange(2)),
@@ -208,7 +208,7 @@ def test_a_flood_of_markers(brokers: QuorumCluster) -> None:
 
 
 def test_guesses_of_ids_and_epochs(brokers: QuorumCluster) -> None:
-    """Somebody knows transactional ids and producer ids, as `list` shows them: not the epochs."""
+    """A stranger knows transactional ids and producer ids, as `list` shows them: not the epochs."""
     name = "guessed"
 
     def say(client: Client, lane: random.Random) -> Counter[int]:
@@ -246,7 +246,7 @@ def test_guesses_of_ids_and_epochs(brokers: QuorumCluster) -> None:
         E.INVALID_PRODUCER_EPOCH,
         E.INVALID_PRODUCER_ID_MAPPING,
         E.INVALID_REQUEST,
-        E.CONCURRENT_TRANSACTIONS,  # of a transaction that is ending, whoever asks
+        E.CONCURRENT_TRANSACTIONS,  # of a transaction that is ending, to any client
         E.INVALID_TXN_STATE,
         E.TRANSACTION_ABORTABLE,
         E.NOT_LEADER_OR_FOLLOWER,
@@ -324,7 +324,7 @@ def test_floods_of_questions(brokers: QuorumCluster) -> None:
     assert heard[E.NONE] and heard[E.TRANSACTIONAL_ID_NOT_FOUND]
 
 
-def test_batches_of_transactions_that_nobody_has(brokers: QuorumCluster) -> None:
+def test_batches_of_unknown_transactions(brokers: QuorumCluster) -> None:
     """Leaders ask coordinators for each of them, of so many at once, and write none."""
 
     def say(client: Client, lane: random.Random) -> Counter[int]:
@@ -333,7 +333,7 @@ def test_batches_of_transactions_that_nobody_has(brokers: QuorumCluster) -> None
         for _ in range(count):
             records = batch(
                 b"never",
-                producer_id=NOBODY + lane.randrange(1 << 40),
+                producer_id=UNUSED_IDS + lane.randrange(1 << 40),
                 producer_epoch=lane.randrange(1 << 15),
                 base_sequence=0,
                 transactional=True,

@@ -26,7 +26,7 @@ TOPIC = "t"
 PARTITIONS = 3
 CONFIG = QUICK | {
     "broker.heartbeat.interval.ms": 300,
-    "broker.session.timeout.ms": 3_600_000,  # so nobody is fenced because it is silent
+    "broker.session.timeout.ms": 3_600_000,  # so no broker is fenced because it is silent
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "transaction.state.log.min.isr": 2,

@@ -4,7 +4,7 @@
 
 Every record of SOURCE is written to TARGET, in transactions that take along the group's offsets.
 NAME is the transactional id; with "static-" before it, it is the group instance id, too. What goes
-wrong ends the process, unless the client can go on: whoever started it starts it again.
+wrong ends the process, unless the client can go on: the test starts it again.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def confluent(servers: str, group: str, name: str, source: str, target: str) -> 
     common = {
         "bootstrap.servers": servers,
         "debug": "eos,cgrp,protocol",
-    }  # for whoever reads the log
+    }  # for the log that a failed test shows
     static = {"group.instance.id": name} if instance_id(name) else {}
     consumer = Consumer(
         {

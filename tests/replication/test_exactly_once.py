@@ -2,9 +2,9 @@
 
 The processes of the chain are killed from a seed, in the middle of whatever they do, and so are
 brokers: leaders, the coordinators of the transactions and of the group, any of them; a broker is
-back at once, or when the chain has got on without it. Whoever reads the output with read_committed
-in the end finds every record of the input exactly once and in its order, with every client
-(`chains`), on our brokers and on Apache Kafka's. FENCEPOST_CHAOS_SEEDS=N tries N seeds,
+back at once, or when the chain has got on without it. A consumer that reads the output with
+read_committed in the end gets every record of the input exactly once and in its order, with every
+client (`chains`), on our brokers and on Apache Kafka's. FENCEPOST_CHAOS_SEEDS=N tries N seeds,
 FENCEPOST_CHAOS_SEED=S that one; members of the group are static with even seeds, and with two of
 every four the transactions are those of KIP-890, where the client knows them.
 
@@ -49,7 +49,8 @@ PARTITIONS = 3
 GROUP = "chain"
 RECORDS_PER_STEP = 300
 TRANSACTION_COORDINATOR, GROUP_COORDINATOR = "transaction coordinator", "group coordinator"
-VICTIMS = ("nobody", "any", "leader", TRANSACTION_COORDINATOR, GROUP_COORDINATOR)
+NO_BROKER = "no broker"
+VICTIMS = (NO_BROKER, "any", "leader", TRANSACTION_COORDINATOR, GROUP_COORDINATOR)
 CONFIG = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -148,7 +149,7 @@ class World:
             Fault(
                 victim,
                 self._dice.random() < 0.5,
-                tuple(n for n in numbers if self._dice.random() < (1 / 3, 1)[victim == "nobody"]),
+                tuple(n for n in numbers if self._dice.random() < (1 / 3, 1)[victim == NO_BROKER]),
             )
             for victim in self._dice.sample(VICTIMS, len(VICTIMS))
         ]
@@ -224,7 +225,7 @@ class World:
 
     def _victim(self, broker: str) -> Node | None:
         with Client(self._servers) as client:
-            if broker == "nobody":
+            if broker == NO_BROKER:
                 return None
             if broker == "leader":
                 leader, _ = client.leader("target", 0, client.deadline())
@@ -238,7 +239,7 @@ class World:
             return self._quorum.nodes[client.coordinator(key, kind).node_id]
 
     def ends(self) -> int:
-        """Offsets of the output's partitions together; 0 while nobody can tell."""
+        """Offsets of the output's partitions together; 0 while no broker answers."""
         partitions = [TopicPartition("target", number) for number in range(PARTITIONS)]
         try:
             with Client(self._servers, api_timeout_ms=2_000) as client:
@@ -248,7 +249,7 @@ class World:
         return sum(one.offset for one in found.values())
 
     def _committed(self) -> int:
-        """The group's offsets together; -1 while nobody can tell."""
+        """The group's offsets together; -1 while no broker answers."""
         try:
             with Client(self._servers, api_timeout_ms=2_000) as client:
                 found = Admin(client).group_offsets(GROUP)

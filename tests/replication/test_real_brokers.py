@@ -117,8 +117,8 @@ def test_a_throttled_leader_sends_no_more_than_its_rate():
         assert size_at(cluster, 2, "late") == whole
 
 
-def test_a_leader_that_was_paused_drops_nobody_when_it_wakes():
-    """Longer than the lag that it allows it did not run: nobody could ask it anything.
+def test_a_leader_that_was_paused_drops_no_follower_when_it_wakes():
+    """It did not run for longer than the lag that it allows: no follower could fetch from it.
 
     Followers lack records when it falls asleep, and are heard again only when it has looked.
     """
@@ -133,7 +133,7 @@ def test_a_leader_that_was_paused_drops_nobody_when_it_wakes():
             cluster.hold("Fetch", client_id="broker-3-fetcher-0", node=1) as third,
         ):
             producer = Librdkafka({"bootstrap.servers": cluster.bootstrap_servers, "acks": 1})
-            for fault in (second, third, None):  # what comes last nobody has
+            for fault in (second, third, None):  # no follower has the last one
                 producer.produce("slept", b"more", partition=0)
                 assert producer.flush(DEADLINE_S) == 0
                 if fault is not None:

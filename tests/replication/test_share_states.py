@@ -83,7 +83,7 @@ class Coordinators:
                         self.last = node_id
                         return answer
             time.sleep(0.05)
-        raise AssertionError(f"nobody coordinates {key}")
+        raise AssertionError(f"{key} has no coordinator")
 
 
 def _error_of(answer: Any) -> int:

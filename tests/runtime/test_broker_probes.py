@@ -1,4 +1,4 @@
-"""A broker whose process has ended is fenced before its session ends; nobody else is."""
+"""A broker whose process has ended is fenced before its session ends; no other broker is."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_new_controller_looks_for_everybody_it_has_not_heard_of() -> None:
     assert world.fenced() == {1}
 
 
-def test_a_controller_that_leads_no_more_fences_nobody(world: World) -> None:
+def test_a_controller_that_leads_no_more_fences_no_broker(world: World) -> None:
     world.lose(1)
     world.answer(refused=True)
     world.is_active = False
@@ -194,7 +194,7 @@ def test_who_was_fenced_by_mistake_is_not_fenced_again(world: World) -> None:
     world.bench.register(1, life=2)
     world.hear(1)
     world.lose(1)
-    assert world.probes.suspects == [1], "it has registered anew"
+    assert world.probes.suspects == [1], "it has registered again"
 
 
 def test_heartbeats_of_strangers_move_nothing(world: World) -> None:

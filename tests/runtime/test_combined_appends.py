@@ -143,7 +143,7 @@ def test_what_was_received_may_be_overwritten_before_the_turn_ends() -> None:
     assert world.stored[0][61:] == expected
 
 
-def test_a_client_that_is_alone_waits_for_nobody() -> None:
+def test_the_append_of_a_lone_client_does_not_wait() -> None:
     world = Appends()
     world.add(0, acks=0)
     world.appends.read_done(7)

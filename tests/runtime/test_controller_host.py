@@ -259,7 +259,7 @@ def test_what_the_next_leader_keeps_is_there_when_this_one_leads_again() -> None
     world = leader()
     unknown = world.create("kept")
     world.depose()
-    world.elect()  # nobody has written anything else: the record stands, below the new epoch
+    world.elect()  # no other leader has written: the record stays, below the new epoch
     world.commit()
     assert unknown.error is NOT_CONTROLLER, "may or may not have happened"
     assert topics_of(world) == {"kept"}
@@ -350,7 +350,7 @@ def test_a_mistake_in_a_decision_changes_nothing() -> None:
 
     with pytest.raises(ZeroDivisionError):
         world.ask(decide)
-    unfit = records.RemoveTopicRecord(topic_id=Uuid(b"nobody-has-that!"))
+    unfit = records.RemoveTopicRecord(topic_id=Uuid(b"no topic has it!"))
     with pytest.raises(Exception, match="no topic has the id"):
         world.ask(lambda controller: Decision([unfit], None))
     fine = world.create("fine")
@@ -406,7 +406,7 @@ def test_a_wall_clock_that_is_set_makes_no_session_longer_or_shorter(jump_ms: in
     assert world.host.image.brokers[9].fenced
 
 
-def test_a_deposed_controller_fences_nobody() -> None:
+def test_a_deposed_controller_fences_no_broker() -> None:
     world = leader()
     world.depose()
     end = world.machine.end_offset

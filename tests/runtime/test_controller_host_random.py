@@ -2,8 +2,8 @@
 
 One leader of three voters gets decisions, commits, foreign batches in the midst of its own, lost
 leaderships with and without the loss of what was not committed, and restarts. At every moment the
-image is the replay of the committed log; whoever was told that something is done finds it there;
-and when all is quiet the controller decides on just that image.
+image is the replay of the committed log; what a request was answered is done is in that log; and
+when all is quiet the controller decides on just that image.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class History:
         self.lead()
 
     def lose_the_lead(self) -> None:
-        """Nobody else writes anything meanwhile."""
+        """It leads again, and no other node has written anything meanwhile."""
         if self.world.machine.is_active_leader:
             self.world.depose()
         self.lead()
 
     def restart(self) -> None:
-        self.asked = [one for one in self.asked if one[2].told]  # nobody answers the others now
+        self.asked = [one for one in self.asked if one[2].told]  # the others get no answer now
         self.world.restart()
         self.world.host.on_step(self._in_the_midst)
         self.lead()
@@ -110,7 +110,7 @@ class History:
     # -- what must hold ------------------------------------------------------------------------
 
     def replayed(self, end_offset: int) -> ClusterImage:
-        """The image that somebody else would make of the committed log."""
+        """The image that another node would make of the committed log."""
         image = ClusterImage()
         for header, batch in self.world.host.log.read_all_batches(0, end_offset):
             read = [] if header.is_control else read_records(batch)
@@ -124,7 +124,7 @@ class History:
         assert same(image, self.replayed(self.world.machine.high_watermark))
 
     def settle(self) -> None:
-        """All is committed: nobody waits, and the controller knows what everybody knows."""
+        """All is committed: no request waits, and the controller's image is the committed one."""
         self.lead()
         self.world.commit()
         assert all(asked.told for _, _, asked in self.asked)
@@ -134,7 +134,7 @@ class History:
         created = self._done("create")
         deleted = self._done("delete")
         logged = self._logged()
-        assert created <= logged["TopicRecord"], "whoever was told so has created one"
+        assert created <= logged["TopicRecord"], "each acknowledged creation is in the log"
         assert deleted <= logged["RemoveTopicRecord"]
 
     def _done(self, kind: str) -> int:

@@ -95,7 +95,7 @@ def world() -> World:
 def test_small_work_is_done_when_it_is_begun(world: World) -> None:
     for number in range(100):
         world.begin(f"long-{number}", 50)
-    assert world.begin("small", 0), "whoever else waits"
+    assert world.begin("small", 0), "long work that waits does not delay it"
 
 
 def test_as_many_pieces_are_done_at_once_as_are_asked_for(world: World) -> None:
@@ -163,7 +163,7 @@ def test_what_a_thread_has_done_already_is_not_waited_for(world: World) -> None:
     assert world.begin("a", 1, future, at_once=2), "it is done when it has begun"
 
 
-def test_work_that_nobody_wants_any_more_is_closed(world: World) -> None:
+def test_work_that_is_cancelled_is_closed(world: World) -> None:
     world.begin("a", 50)
     world.unwanted.add("a")
     world.loop.run()

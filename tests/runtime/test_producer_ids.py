@@ -1,4 +1,4 @@
-"""Producer ids out of the controller's blocks: each once, and whoever waits is answered."""
+"""Producer ids out of the controller's blocks: each once, and every request is answered."""
 
 from __future__ import annotations
 

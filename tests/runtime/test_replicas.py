@@ -50,7 +50,7 @@ def partition(replicas: tuple[int, ...], epoch: int) -> PartitionImage:
 def test_whether_a_broker_can_have_had_a_replica(
     old: PartitionImage | None, new: PartitionImage, is_new: bool
 ) -> None:
-    """Only what cannot be in a directory that is offline may be made anew in another one."""
+    """Only a replica that cannot be in an offline directory may be created in another one."""
     change = PartitionDelta("t", Uuid(bytes(16)), 0, old, new)
     assert is_new_here(change, 1) is is_new
 

@@ -193,8 +193,8 @@ def test_a_leader_that_cannot_have_markers_needs_none(error: ErrorCode) -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 )
-def test_a_leader_that_knows_of_somebody_later_is_asked_again_seldom(error: ErrorCode) -> None:
-    """Kafka gives up, and if nobody else coordinates, the transaction stays decided for ever."""
+def test_a_leader_that_knows_a_later_epoch_is_asked_again_seldom(error: ErrorCode) -> None:
+    """Kafka gives up, and without another coordinator the transaction stays decided for ever."""
     world = World()
     world.sender.begin(9, 17, ending(5, 0, 1, 2))
     world.answer(THERE, {2: error})
@@ -277,7 +277,7 @@ def test_a_sender_that_is_closed_does_nothing() -> None:
     assert not world.asked and not world.written
 
 
-def test_what_is_sent_anew_takes_the_place_of_what_was_sent() -> None:
+def test_what_is_sent_again_takes_the_place_of_what_was_sent() -> None:
     world = World()
     world.sender.begin(9, 17, ending(5, 1))
     world.sender.begin(9, 18, ending(5, 1))

@@ -85,7 +85,7 @@ def heard(
 
 
 @pytest.mark.parametrize("version", [0, 3, 5, 6])
-def test_while_the_groups_coordinator_loads_nobody_is_asked(version: int) -> None:
+def test_while_the_groups_coordinator_loads_the_commit_is_refused(version: int) -> None:
     coordinator: Any = Coordinator.__new__(Coordinator)
     coordinator.state = SimpleNamespace(value=LOADS)
     expected = AWAY if version < 2 else LOADS

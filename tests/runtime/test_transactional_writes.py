@@ -110,7 +110,7 @@ def test_a_batch_behind_the_first_one_that_asked_is_out_of_order() -> None:
 
 
 @pytest.mark.parametrize("asking", [Asking.VERIFIES, Asking.KNOWS_ABORTABLE])
-def test_nobody_is_asked_about_a_transaction_that_is_open(asking: Asking) -> None:
+def test_no_coordinator_is_asked_about_a_transaction_that_is_open(asking: Asking) -> None:
     world = Writes()
     world.leader.begun()
     world.begin(T0, asking=asking)
@@ -154,7 +154,7 @@ def test_a_ticket_at_once_is_what_begin_permits_at_once(
 
 
 @pytest.mark.parametrize("asking", list(Asking))
-def test_nobody_overtakes_an_earlier_request_of_the_producer(asking: Asking) -> None:
+def test_no_request_overtakes_an_earlier_one_of_its_producer(asking: Asking) -> None:
     """Which may be about to write to the same partition."""
     world = Writes()
     world.leader.begun()
@@ -168,7 +168,7 @@ def test_nobody_overtakes_an_earlier_request_of_the_producer(asking: Asking) -> 
     assert world.permissions == [[Permission(NONE)]]
 
 
-def test_what_a_leader_refuses_nobody_is_asked_about() -> None:
+def test_no_coordinator_is_asked_about_what_a_leader_refuses() -> None:
     world = Writes()
     world.leader.feed(BecomeFollower(2, 2, 2, (1, 2), (1, 2)))
     world.begin(T0)

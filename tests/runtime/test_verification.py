@@ -62,7 +62,7 @@ class Asked:
 
 
 class Questions:
-    """A verifier on node 1; the coordinators of 4 partitions are 1, 2, 3 and nobody."""
+    """A verifier on node 1; 1, 2 and 3 coordinate a partition each, and the fourth has none."""
 
     def __init__(self, retry_max_ms: int = 100) -> None:
         self.asked: list[Asked] = []
@@ -173,7 +173,7 @@ def test_who_need_not_ask_does_not_overtake_who_must(world: Questions, adds: boo
 
     assert not world.verifier.is_asking(replace(producer, partitions=(T0,)))
     ask(0)
-    assert order == [0] and not world.asked, "nobody is before it"
+    assert order == [0] and not world.asked, "no claim is before it"
     ask(1, T0)
     ask(2, T0)
     world.asked[0].answer()
@@ -232,11 +232,11 @@ def test_every_answer_is_counted_with_its_errors_and_its_time(world: Questions) 
     world.asked[1].fail("it is gone")
     assert told == [(30, 1), (35, 1)]
     world.claim(names_at(4)[0], T0, T1)
-    assert told[2:] == [(0, 2)], "nobody coordinates it"
+    assert told[2:] == [(0, 2)], "it has no coordinator"
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_who_stumbles_over_the_answer_holds_up_nobody(world: Questions, node: int) -> None:
+def test_a_callback_that_raises_does_not_hold_up_others(world: Questions, node: int) -> None:
     """Otherwise nothing of that node would ever be answered again."""
     stumbles, beside, later = names_at(node, 3)
     others = names_at(node, 5)[3:]
@@ -281,7 +281,7 @@ def test_what_an_answer_leaves_out_is_not_agreed_to(world: Questions) -> None:
     assert outcome == {T0: NETWORK}
 
 
-def test_without_a_coordinator_nobody_is_asked(world: Questions) -> None:
+def test_without_a_coordinator_no_request_is_sent(world: Questions) -> None:
     assert world.claim(names_at(4)[0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     world.verifier._image = lambda: SimpleNamespace(topics_by_name={})
     assert world.claim(names_at(1)[0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -315,7 +315,7 @@ def test_who_adds_is_never_overtaken_by_its_own_next_request(world: Questions) -
     [name] = names_at(2)
     first, second = world.claim(name, adds=True), world.claim(name, T0, T1, adds=True)
     world.asked[-1].answer({T0: CONCURRENT})
-    assert len(world.asked) == 1, "it is complete now, and nobody asks before the first does"
+    assert len(world.asked) == 1, "it is complete now, and the first asks before the second"
     world.timers.advance(20)
     assert list(world.asked[-1].transactions) == [name] and len(world.asked) == 2
     assert not second
@@ -326,7 +326,7 @@ def test_who_adds_is_never_overtaken_by_its_own_next_request(world: Questions) -
     world.claim(name, adds=True)
     refused = [world.claim(name, adds=True) for _ in range(BEHIND_MAX + 1)][-1]
     assert refused == {T0: NETWORK}, "what waits is bounded"
-    assert world.claim(name, epoch=1, adds=True) == {}, "another epoch waits for nobody"
+    assert world.claim(name, epoch=1, adds=True) == {}, "another epoch waits for no claim"
 
 
 def test_a_slow_disk_has_time_to_complete_the_last_transaction() -> None:
@@ -336,7 +336,7 @@ def test_a_slow_disk_has_time_to_complete_the_last_transaction() -> None:
     outcome = world.claim(*names_at(2), adds=True)
     while world.timers.now_ms < 4 * 120:
         world.asked[-1].answer({T0: CONCURRENT})
-        assert not outcome, "nobody hears of it"
+        assert not outcome, "the claim is not answered yet"
         world.timers.advance(20)
     world.asked[-1].answer()
     assert outcome == {T0: NONE}

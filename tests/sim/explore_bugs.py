@@ -95,7 +95,7 @@ def _ablated(name: str, bounds: Bounds, breaks: tuple[str, ...]) -> Bug:
 BUGS = {
     # That memory is not what is on disk is seen at once; two votes are what comes of it.
     "votes are not on disk": Bug(_by(ForgetsVotes()), Bounds(epochs=1, timeouts=2), ("I23",)),
-    "votes are not on disk, and nobody looks": Bug(
+    "votes are not on disk, and I23 is off": Bug(
         _by(ForgetsVotes()),
         Bounds(epochs=1, timeouts=3, crashes=1),
         ("I22", "I21"),
@@ -118,13 +118,14 @@ BUGS = {
     "logs are not compared": _ablated(
         "ignores-logs", Bounds(epochs=2, timeouts=2, first=1), ("I25", "I24", "I07")
     ),
-    # Figure 8 of the Raft paper, from its third picture on: 1 and 2 have led and reached nobody.
+    # Figure 8 of the Raft paper, from its third picture on: 1 and 2 have led, and no other node got
+    # their batches.
     "an epoch's predecessors are committed without it": _ablated(
         "commits-at-epoch-start",
         Bounds(epochs=4, timeouts=2, first=1, one_batch=True, logs=((1,), (2,), ())),
         ("I25", "I24"),
     ),
-    "whoever refuses a connection has consented": Bug(
+    "a refused connection counts as consent": Bug(
         TakesRefusalForConsent,
         Bounds(epochs=1, timeouts=2, refusals=2),
         ("I21", "machine"),

@@ -201,15 +201,15 @@ def begin(check: Check, *stages: Stage, metadata_offset: int = 9, unfenced: bool
 
 
 def come_back(check: Check, known: PartitionImage, *, in_order: bool = False) -> None:
-    """Broker 1 stops, starts anew and is unfenced, while the controllers say `known`."""
+    """Broker 1 stops, starts again and is unfenced, while the controllers say `known`."""
     oracle = Oracle()
     if in_order:
         oracle.partitions.closed_in_order.add(1)
     check.partition_changed(oracle, image(), change(None, known))
-    anew = broker(9, 1)
-    check.broker_begun(oracle, BrokerBegun(Stage.STARTS, 1, anew.incarnation_id, -1), 9)
-    check.broker_changed(oracle, 1, replace(anew, fenced=True))
-    check.broker_changed(oracle, 1, anew)
+    restarted = broker(9, 1)
+    check.broker_begun(oracle, BrokerBegun(Stage.STARTS, 1, restarted.incarnation_id, -1), 9)
+    check.broker_changed(oracle, 1, replace(restarted, fenced=True))
+    check.broker_changed(oracle, 1, restarted)
 
 
 def holding(member_id: str, epoch: int, *indexes: int) -> HoldingWrite:
@@ -418,7 +418,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I07",
-        "records deleted that nobody wanted to go",
+        "records deleted without DeleteRecords",
         lambda check: check.replica_starts(partitions_of(LOG, visible=2), 1, KEY, 1),
     ),
     (
@@ -428,7 +428,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I08",
-        "somebody in sync without a replica",
+        "a broker in sync without a replica",
         lambda c: c.partition_changed(Oracle(), image(), change(None, partition((1, 4), 1))),
     ),
     (
@@ -438,12 +438,12 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I09",
-        "somebody in sync whom the leader does not count",
+        "a replica in sync that the leader does not count",
         lambda check: committed_is(check, partition((1, 2, 3), 1), LEADS_TWO),
     ),
     (
         "I09",
-        "somebody eligible whom the leader does not count",
+        "an eligible replica that the leader does not count",
         lambda check: committed_is(check, with_elr(partition((1,), 1), (3,)), LEADS_TWO),
     ),
     (
@@ -458,7 +458,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I10",
-        "a high watermark above what somebody in sync has, of whom the leader does not know",
+        "a high watermark above the log of a replica that is in sync unknown to the leader",
         lambda check: committed_is(
             check,
             partition((1, 2), 1),
@@ -469,7 +469,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I10",
-        "a follower's high watermark above what somebody in sync has",
+        "a follower's high watermark above the log of a replica in sync",
         lambda check: committed_is(
             check,
             partition((1, 2), 1),
@@ -480,19 +480,19 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I11",
-        "somebody in sync who lacks what is visible",
+        "a replica in sync that lacks what is visible",
         lambda check: elects(check, partition((1, 2), 1), partitions_of(LOG, OTHER, visible=2)),
     ),
     (
         "I11",
-        "somebody eligible who lacks what is visible",
+        "an eligible replica that lacks what is visible",
         lambda check: elects(
             check, with_elr(partition((1,), 1), (2,)), partitions_of(LOG, LOG[:1], visible=2)
         ),
     ),
     (
         "I11",
-        "somebody in sync who has what is visible in memory alone",
+        "a replica in sync that has what is visible in memory alone",
         lambda check: elects(
             check, partition((1, 2), 1), partitions_of(LOG, LOG, visible=2, durable=False)
         ),
@@ -677,7 +677,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I40",
-        "an offset that nobody has committed",
+        "an offset that was not committed",
         lambda check: check.offset_told(offsets_of(4), 1, told(7, from_offset=0, to_offset=3)),
     ),
     (

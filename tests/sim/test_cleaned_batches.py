@@ -46,7 +46,7 @@ def test_what_no_cleaner_has_left_is_no_such_batch() -> None:
     known = cleaned()
     other = batch(1, crc=8)
     assert known.written(other) == other
-    assert known.log_as_written(4, [batch(6)]) == [batch(6)], "a gap that nobody has made"
+    assert known.log_as_written(4, [batch(6)]) == [batch(6)], "a gap that no cleaner has made"
 
 
 def test_a_copy_is_cleaned_again() -> None:

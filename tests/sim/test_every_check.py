@@ -218,7 +218,7 @@ class Asserts(QuorumMachine):
 
 
 class Stumbles(QuorumMachine):
-    """Meets what nobody has foreseen."""
+    """Raises an error that is not among `FORESEEN`."""
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if input_ == TimerFired(inputs.ELECTION):
@@ -393,7 +393,7 @@ def test_what_a_check_finds_inside_a_callback_of_the_product_fails_the_run(
     assert outcome.violation is not None and outcome.violation.kind == "I99"
 
 
-def test_no_excuse_covers_an_error_that_nobody_foresaw(
+def test_no_excuse_covers_an_unforeseen_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimNode, "_has_an_excuse", True)

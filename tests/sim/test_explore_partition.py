@@ -29,7 +29,7 @@ WHOLE = Bounds(epochs=2, fences=1, crashes=1, changes=1, appends=1)
 """Three replicas, two elections, a power cut, an in-sync set that changes, and a batch."""
 LARGE_SPACES = {
     "all of it, without a batch": replace(WHOLE, appends=0),
-    "all of it, and nobody is behind": replace(WHOLE, stragglers=0),
+    "all of it, and no broker is behind": replace(WHOLE, stragglers=0),
     "a follower that lags": Bounds(replicas=2, fences=1, changes=1, lags=1, appends=1, min_isr=1),
     "a lost answer": Bounds(in_sync=2, fences=1, changes=1, appends=1, losses=1),
     "slow answers": Bounds(fences=1, appends=1, slow_answers=True),
@@ -75,7 +75,7 @@ def test_every_history_of_a_larger_space_is_sound(name: str) -> None:
 
 
 @pytest.mark.long
-def test_two_elections_of_three_with_a_batch_and_somebody_behind() -> None:
+def test_two_elections_of_three_with_a_batch_and_a_broker_behind() -> None:
     """More than there is time for: as far as it goes, breadth first."""
     space = Space(WHOLE)
     report = Search(space).run(most_states=100_000)

@@ -170,7 +170,7 @@ def test_a_machine_does_not_go_back_behind_a_vote_or_what_it_holds_alone() -> No
         node.kill()
     until(world, lambda: leader.machine.end_offset > leader.machine.high_watermark)
     on(world, 100)
-    assert not forgets_nothing(earlier[leader.id]), "nobody else has its last batch"
+    assert not forgets_nothing(earlier[leader.id]), "no other node has its last batch"
     for node in others:
         node.start()
     leader.kill()
@@ -180,7 +180,7 @@ def test_a_machine_does_not_go_back_behind_a_vote_or_what_it_holds_alone() -> No
 
 
 def test_a_voter_that_forgot_its_vote_is_seen_to_vote_twice() -> None:
-    """No quorum survives this; whoever looks on must see it, or `rollback` would hide its own."""
+    """No quorum survives this; a check must find it, or `rollback` could hide such a case."""
     story = """
 > voters 3
 > start 1 2 3
@@ -293,7 +293,7 @@ def test_who_waits_for_a_stuck_sync_is_deaf_and_silent() -> None:
     )
     assert node.is_paused
     node.resume()
-    assert node.is_paused, "whoever lets a stopped process go on does not end a sync"
+    assert node.is_paused, "resuming a paused process does not end its sync"
     assert node.silent_until_us == until_us
     on(world, 2_900)
     assert node.is_paused
@@ -387,7 +387,7 @@ def test_what_waits_on_a_link_arrives_when_the_network_heals() -> None:
     until(world, lambda: has_converged(world), 10_000)
 
 
-def test_clients_that_are_cut_off_ask_somebody_else_and_hear_nothing() -> None:
+def test_clients_that_are_cut_off_ask_another_node_and_get_no_answer() -> None:
     world = a_world({"fault.clients-cut": [0, 0, 0, 5_000]})
     leader = world.leader()
     assert leader is not None
@@ -433,7 +433,7 @@ def test_the_shapes_of_partitions(count: int) -> None:
     assert 3 * len(away) < count
 
 
-def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_incarnation() -> None:
+def test_a_node_that_starts_again_has_no_excuse_of_an_earlier_incarnation() -> None:
     world = a_world()
     node = world.nodes[1]
     node.is_excused = True

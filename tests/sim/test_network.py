@@ -87,7 +87,7 @@ class Ends:
         return self.world.options.request_timeout_ms * 1_000
 
     def check_timed_out(self) -> None:
-        """Whoever asked hears nothing until its request has timed out, and then that, once."""
+        """The sender gets nothing until its request has timed out, and then the failure, once."""
         self.wait(self.timeout_us - 1 - (self.world.now_us - self.began_us))
         assert self.heard == []
         self.wait(2 * WAY_US + TIMEOUT_SPREAD_US)
@@ -95,7 +95,7 @@ class Ends:
         assert isinstance(input_, RequestFailed) and not input_.is_refused
 
     def check_reset(self) -> None:
-        """Whoever asked hears soon that its connection is gone."""
+        """The sender gets a failure soon, because its connection was reset."""
         self.wait(2 * WAY_US + RESET_US)
         [(_, input_)] = self.heard
         assert isinstance(input_, RequestFailed) and not input_.is_refused

@@ -97,7 +97,7 @@ def test_a_process_that_dies_ends_the_run_with_its_seed(
     with pytest.raises(WorkerDiedError) as caught:
         list(run_seeds(range(1, 1 << 40), QUIET, jobs=2))
     assert (caught.value.seed, str(caught.value)) == (DEADLY_SEED, says)
-    assert multiprocessing.active_children() == [], "nobody goes on"
+    assert multiprocessing.active_children() == [], "no worker goes on"
 
 
 def test_an_interrupt_is_for_the_process_that_started_the_others(

@@ -29,7 +29,7 @@ def log_with(error: Exception) -> None:
     PART.error("it failed", exc_info=error)
 
 
-def test_an_error_that_nobody_foresaw_fails_the_run() -> None:
+def test_an_unforeseen_error_fails_the_run() -> None:
     with unforeseen_errors_fail(), pytest.raises(Violation, match="it failed: KeyError: 'x'"):
         log_with(KeyError("x"))
 

@@ -5,7 +5,7 @@ docs/SIMULATOR.md (the file's name has its number) with the output that the prod
 `fencepost.sim.script` says how to read it. Each names the old bugs that it guards against, its
 ablations, and what they make of the story.
 
-`FENCEPOST_REWRITE=1` writes the outputs anew. Commit a changed output only if you understand it.
+`FENCEPOST_REWRITE=1` rewrites the outputs. Commit a changed output only if you understand it.
 """
 
 from __future__ import annotations

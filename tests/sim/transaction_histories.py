@@ -235,7 +235,7 @@ def late_marker(check: Check) -> None:
     assert second.is_torn
 
 
-def ended_by_nobody(check: Check) -> None:
+def ended_without_a_request(check: Check) -> None:
     oracle = Oracle()
     after_an_abort(check, oracle)
     decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
@@ -257,7 +257,7 @@ def ended_otherwise_than_the_late_end_says(check: Check) -> None:
 
 
 def ended_by_a_stranger(check: Check) -> None:
-    """Nobody has ever asked for the end that arrives."""
+    """The coordinator decides on an end that no EndTxn has asked for."""
     oracle = Oracle()
     begin(oracle, bumps=False)
     oracle.transactions.end_asked(9, 4, True)
@@ -291,14 +291,14 @@ def hanging(check: Check) -> None:
 WRONG: list[tuple[str, str, Wrong]] = [
     ("I32", "committed here and aborted there", two_ways),
     ("I32", "aborted, and the producer heard otherwise", aborted_though_told),
-    ("I32", "committed, and nobody asked", committed_unasked),
+    ("I32", "committed, and its producer did not ask", committed_unasked),
     ("I32", "committed in one partition of two", half_committed),
     ("I32", "committed without its offsets", without_its_offsets),
-    ("I32", "aborted, and nobody asked", aborted_for_no_reason),
-    ("I32", "of version 1, aborted for no reason", ended_by_nobody),
+    ("I32", "aborted, and its producer did not ask", aborted_for_no_reason),
+    ("I32", "of version 1, aborted for no reason", ended_without_a_request),
     ("I32", "of version 1, a late end that was refused", ended_by_a_late_end_that_was_refused),
     ("I32", "of version 1, a late end and another", ended_otherwise_than_the_late_end_says),
-    ("I32", "of version 1, an end that nobody sent", ended_by_a_stranger),
+    ("I32", "of version 1, an end that was not sent", ended_by_a_stranger),
     ("I32", "of version 1, a marker in another partition", marked_where_none_was),
     ("I32", "of version 1, a batch of the one before", written_late),
     ("I32", "of version 2, a late end", late_end(bumps=True)),

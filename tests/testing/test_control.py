@@ -172,7 +172,7 @@ def test_browsers_are_refused(control: ControlPort):
     assert ask(control, "GET", "/", Host="localhost")[0] == 200
 
 
-def test_bytes_that_are_no_request_harm_nobody(control: ControlPort):
+def test_bytes_that_are_no_request_do_no_harm(control: ControlPort):
     host, port = control.address.split(":")
     for data in (b"\0" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"x" * 70_000):
         with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as client:

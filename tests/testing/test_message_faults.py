@@ -147,7 +147,7 @@ def test_faults_meet_the_client_and_the_topic_they_are_for(lone: Cluster):
     with connect(lone) as client:
         met, other = make_topic(client), make_topic(client)
         metadata(client, met.name, other.name)
-        by_client = lone.fail_next("Produce", "CORRUPT_MESSAGE", client_id="somebody else")
+        by_client = lone.fail_next("Produce", "CORRUPT_MESSAGE", client_id="another client")
         by_node = lone.fail_next("Produce", "CORRUPT_MESSAGE", node=9)
         by_topic = lone.fail_next("Produce", NOT_LEADER, count=2, topic=met.name, client_id="test")
         assert produce(client, other, batch(b"a")).error_code == 0
@@ -221,7 +221,7 @@ def test_what_cannot_be_is_refused(lone: Cluster):
 
 def test_there_is_a_bound_on_faults(lone: Cluster):
     for _ in range(FAULTS_MAX):
-        lone.hold("Produce", topic="nobody has this")
+        lone.hold("Produce", topic="no such topic")
     with pytest.raises(FaultError, match="lift some"):
         lone.hold("Produce")
 

@@ -105,7 +105,7 @@ def test_it_offers_no_more_than_it_can_read(proxy: Proxy):
         assert all(one.max_version <= request_class(one.api_key).max_version for one in offered)
 
 
-def test_versions_and_apis_that_nobody_knows_are_left_out():
+def test_unknown_versions_and_apis_are_left_out():
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=0, min_version=3, max_version=99),

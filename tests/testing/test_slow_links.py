@@ -75,7 +75,7 @@ def test_bytes_pass_one_behind_the_other(clock: Clock, way: SlowWay):
     assert clock.timers[-1].at_s == pytest.approx(102.001)
 
 
-def test_nobody_is_called_for_what_has_passed_or_gone(clock: Clock, way: SlowWay):
+def test_a_frame_that_passed_or_was_dropped_has_no_timer(clock: Clock, way: SlowWay):
     assert not way.may_pass(Pace(delay_ms=1_000), 1, 100.0)
     assert way.may_pass(None, 1, 100.0), "the link was healed"
     assert clock.timers[0].is_cancelled

@@ -70,7 +70,7 @@ def extreme(cls: type[Struct], version: int, flexible: bool, *, most: bool) -> A
     """An object with every field the version has at one end of its range.
 
     The least: smallest numbers, nulls, empty arrays. The most: largest numbers, long strings,
-    several elements in every array, every tag set, and tags that nobody declared.
+    several elements in every array, every tag set, and undeclared tags.
     """
     values = {
         field.name: _extreme_value(field, version, flexible, most)

@@ -20,7 +20,7 @@ from .. import sanitized
 
 sanitized.load("fencepost.wire._codec", sys.argv[1])
 
-import pytest  # noqa: E402 - whoever chooses a codec has to find this one
+import pytest  # noqa: E402 - our codec has to be loaded before any import chooses one
 
 from fencepost.wire import backend  # noqa: E402
 from fencepost.wire.errors import DecodeError  # noqa: E402

@@ -43,7 +43,7 @@ def kept_lines() -> dict[str, SchemaLine]:
 
 
 def keep(lines: list[SchemaLine]) -> None:
-    """Write the file anew."""
+    """Rewrite the file."""
     KEPT_IN.write_text("".join("\t".join(map(str, line)) + "\n" for line in sorted(lines)))
 
 

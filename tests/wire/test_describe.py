@@ -251,7 +251,7 @@ def test_base_classes_keep_their_own_words():
 
 
 @pytest.mark.slow
-def test_nothing_of_it_is_imported_before_somebody_asks():
+def test_nothing_of_it_is_imported_before_its_first_use():
     program = """
 import sys
 from fencepost.wire.api import FetchRequest

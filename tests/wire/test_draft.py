@@ -593,7 +593,7 @@ def structs_of(message: Any) -> list[Any]:
     return found
 
 
-def test_tags_that_nobody_declared() -> None:
+def test_undeclared_tags() -> None:
     def mapped(message: Any) -> Any:
         return {
             FetchQuorumRecordsRequest: lambda: request_to_fetch(

@@ -53,7 +53,7 @@ def test_numbers_and_strings_in_arrays_count_too():
         MetadataResponse.decode(data, 9, max_elements=5)
 
 
-def test_tags_nobody_declared_count_too():
+def test_undeclared_tags_count_too():
     request = MetadataRequest(topics=None)
     request.unknown_tags = dict.fromkeys(range(100, 150), b"")
     data = request.encode(9)
@@ -109,7 +109,7 @@ def test_elements_that_take_no_bytes_are_counted():
 
 
 def elements(value: object) -> int:
-    """What decoders count: elements of arrays and tags nobody declared, at every depth."""
+    """What decoders count: elements of arrays and undeclared tags, at every depth."""
     if isinstance(value, list):
         return len(value) + sum(map(elements, value))
     if not isinstance(value, Struct):

@@ -340,7 +340,7 @@ def test_headers_that_are_not_flexible_have_no_tags() -> None:
             encode_response(response, version, 7, header_tags=HEADER_TAGS)
 
 
-def test_requests_nobody_knows_are_refused_by_name() -> None:
+def test_unknown_requests_are_refused_by_name() -> None:
     with pytest.raises(UnknownApiError, match="no API has the key 999") as caught:
         decode_request(struct.pack(">hhih", 999, 5, 3, -1))
     assert isinstance(caught.value, WireError)

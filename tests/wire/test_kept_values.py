@@ -87,7 +87,7 @@ def test_numbers_of_a_message_stay_when_others_are_read(used: str):
         assert machine.decode(machine.encode(Row(far=row))).far == row
 
 
-def test_a_number_somebody_holds_is_never_made_another(used: str):
+def test_a_number_that_is_referenced_never_changes(used: str):
     machine = codec(used, Row, 0)
     draw = random.Random(2)
     held = [1 << 40 | draw.getrandbits(39) for _ in range(2_000)]

@@ -26,7 +26,7 @@ def note_end(self: Any) -> None:
     self.released.append(self.note)
 
 
-# Against the rules, but whoever goes behind the metaclass is let.
+# Against the rules, but nothing prevents code from bypassing the metaclass.
 Derived: Any = type.__new__(
     type(Point),
     "Derived",

@@ -115,7 +115,7 @@ def test_kinds_of_headers() -> None:
     assert "ApiVersionsResponse" not in sizes["response", True, 4 + 1]
 
 
-def test_most_headers_are_read_by_somebody() -> None:
+def test_most_headers_are_read_by_another_library() -> None:
     for cls, version in PAIRS:
         known = bool(kio_class(cls, version) or kafka_python_class(cls, version))
         excepted = VersionRange.parse(UNKNOWN_TO_BOTH.get(api.api_name(cls.api_key), "none"))

@@ -60,7 +60,7 @@ def test_the_newest_version_is_written_unless_another_is_asked_for():
         b"\x01\x02",
         b"\x00\x02\x00",  # frame version 0
         b"\x02\x02\x00\x01" + bytes(17),  # frame version 2
-        b"\x01\x06\x00\x00",  # an id nobody has
+        b"\x01\x06\x00\x00",  # an id that no record has
         b"\x01\x02\x01\x01" + bytes(17),  # a version TopicRecord does not have
         b"\xff\xff\xff\xff\xff\xff",  # a number without end
         b"\x01\x14\x00\x00\x00",  # a byte too many

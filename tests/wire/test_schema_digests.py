@@ -2,7 +2,7 @@
 
 It always runs, and says that something differs but not what: `test_schema_conformance` does, with
 `FENCEPOST_REFERENCE`. There, too, the digests are held against the files; `FENCEPOST_REWRITE=1`
-writes them anew.
+rewrites them.
 """
 
 from __future__ import annotations

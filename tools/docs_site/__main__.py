@@ -31,7 +31,7 @@ def main() -> int:
     if code == 0:
         print(options.out / "index.html")
     else:
-        # Sphinx would not warn again of pages that it has read and that nobody changed.
+        # Sphinx would not warn again of pages that it has read and that have not changed.
         shutil.rmtree(work / "doctrees", ignore_errors=True)
     return code
 

@@ -40,8 +40,8 @@ def cluster_for(config: ClientConfig) -> Cluster:
 
 
 def producer_for(config: ClientConfig) -> BatchProducer:
-    """The worker's producer for `config`, not transactional, through its Cluster. Whoever leaves
-    anything undelivered has to `drop` it."""
+    """The worker's producer for `config`, not transactional, through its Cluster. A caller that
+    leaves anything undelivered has to `drop` it."""
     cluster = cluster_for(config)
     key = (os.getpid(), config)
     producer = _producers.get(key)

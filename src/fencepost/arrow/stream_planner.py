@@ -301,7 +301,7 @@ class StreamPlanner:
         known_topics = {partition.topic for partition in start.positions}
         for partition, earliest in self._earliest(new, losses).items():
             begins[partition] = earliest
-            # Of a topic that is new as a whole nobody expects what it had before.
+            # If the whole topic is new to the query, what was deleted before is not a loss.
             loss = unseen_beginning(partition, earliest)
             if loss is not None and partition.topic in known_topics:
                 losses.append(loss)

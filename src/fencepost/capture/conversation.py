@@ -5,8 +5,8 @@ Three exceptions make this more than a table:
 
 * a produce request with acks=0 is never answered;
 * ApiVersions in a version that the broker does not have is answered as version 0, with error 35;
-* after SaslHandshake v0 tokens travel as frames without any header, until authentication is done
-  and nobody says so: a token is what is no request (KIP-43; v1 wraps them, KIP-152).
+* after SaslHandshake v0 tokens travel as frames without any header until authentication is done,
+  and no message says when it is: a token is what is no request (KIP-43; v1 wraps them, KIP-152).
 
 Nothing here does I/O.
 """

@@ -1,6 +1,6 @@
 """What frames of each direction look like, for one who is in sync and for one who is not.
 
-A search looks at every byte of what can be garbage, or made by somebody who wants it to take long.
+A search looks at every byte of what can be garbage, or made by an attacker to take long.
 So a place must look like a frame to a pattern and to a few comparisons before anything is decoded
 there, and decoding has a budget of bytes per byte that is searched.
 """

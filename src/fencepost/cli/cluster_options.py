@@ -34,7 +34,7 @@ from fencepost.views.tables import escaped
 from fencepost.wire.errors import EncodeError, ErrorCode
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-# Shorter than a program's: somebody is looking at the prompt.
+# Shorter than a program's: a user waits at the prompt.
 API_TIMEOUT_MS = 10_000
 # To the first broker that answers; one that is just starting takes about a second.
 CONNECT_TIMEOUT_MS = 3_000
@@ -97,7 +97,7 @@ def _seconds(text: str) -> float:
 def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
     """The cluster the options name, connected; `defaults` are client properties with _ for dots.
 
-    Raises UsageError and ConfigError for the options, ClientError when nobody answers.
+    Raises UsageError and ConfigError for the options, ClientError when no broker answers.
     """
     config = client_config(arguments, bootstrap_servers(arguments), **defaults)
     cluster = Cluster(config=config)
@@ -116,7 +116,7 @@ def bootstrap_servers(arguments: argparse.Namespace) -> str:
 
 
 def connect_limit_ms(arguments: argparse.Namespace, config: ClientConfig) -> float:
-    """How long a command tries to reach anybody at all, in milliseconds."""
+    """How long a command tries to reach any broker at all, in milliseconds."""
     if arguments.timeout is not None:
         return float(arguments.timeout * 1000)
     return min(CONNECT_TIMEOUT_MS, config.api_timeout_ms)

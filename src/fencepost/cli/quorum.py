@@ -192,9 +192,9 @@ def _admin(arguments: argparse.Namespace, timeout_ms: int = LOOK_TIMEOUT_MS) -> 
 
 
 def _describe(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDescription:
-    """The quorum; the error says what it means if a broker finds nobody who leads.
+    """The quorum. ClientError says that no controller leads if a broker's answer means that.
 
-    It waits for a leader without a word, or has been refused by one that has just resigned.
+    Without a leader a broker answers too late, or NOT_LEADER_OR_FOLLOWER if one has just resigned.
     """
     from fencepost.client.errors import ClientError, DeadlineExceeded, RequestTimedOut
     from fencepost.wire.errors import ErrorCode

@@ -11,8 +11,8 @@ SCREEN_EVERY_S: Final = 0.5
 
 
 class Rates:
-    """Lines on stderr, one that is drawn again where somebody is looking. `total`: of what is
-    done in the end, in whatever `done` of `add` counts; None if nobody knows."""
+    """Lines on stderr; on a terminal, one that is drawn again. `total`: of what is done in the end,
+    in whatever `done` of `add` counts; None if it is unknown."""
 
     def __init__(self, total: int | None, *, quiet: bool = False) -> None:
         self.total = total

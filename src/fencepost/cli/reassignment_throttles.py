@@ -2,7 +2,7 @@
 
 A move is throttled by four configs: the rates, in bytes per second, of each broker that has a
 replica or gets one, and for each topic the replicas that are read from and those that are copied
-to. They stay until somebody removes them, whatever becomes of the move.
+to. They stay until an operator has them removed, whatever becomes of the move.
 """
 
 from __future__ import annotations

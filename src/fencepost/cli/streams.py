@@ -110,7 +110,7 @@ def with_standard_streams(run: Callable[[], int], program: str) -> int:
     try:
         return _interruptible(run)
     except OutputFailed as failure:
-        if failure.reason.errno != errno.EPIPE:  # nobody is there to be told that nobody is there
+        if failure.reason.errno != errno.EPIPE:  # a reader that left, as `head` does, needs no text
             text = failure.reason.strerror
             print(f"{program}: cannot write to standard output: {text}", file=sys.stderr)
         return EXIT_FAILED

@@ -1,4 +1,4 @@
-"""A world in which nothing happens but what somebody picks: scenarios, and tests in Python.
+"""A world in which nothing happens but what its user picks: scenarios, and tests in Python.
 
 Everything that may happen next lies open: messages on their way, flushes that were asked for,
 timers that are armed. Nothing takes time but waiting for a timer. The nodes, their disks and the
@@ -214,13 +214,13 @@ class ByHand:
         self.happen(flight.event)
 
     def drop(self, flight: Flight, *, told: bool = True) -> None:
-        """It is lost; `told` says whether its sender hears so."""
+        """It is lost; `told` says whether its sender gets a failure."""
         self.world.queue.take(flight.event)
         if told:
             self.world.network.lose(flight.call)
 
     def drop_all(self) -> None:
-        """Everything that is on its way is lost, and nobody hears so."""
+        """Everything that is on its way is lost, and no sender gets a failure."""
         for flight in self.flights():
             self.drop(flight, told=False)
 

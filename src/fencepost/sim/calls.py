@@ -14,11 +14,11 @@ Versions = tuple[int | None, int | None]
 ANY_VERSION: Final[Versions] = (None, None)
 
 OnDone = Callable[[Message | None, bool], None]
-"""Told the response; or None, and whether it is for certain that nobody got the request."""
+"""Called with the response; or with None, and whether the request certainly did not arrive."""
 
 
 class Sender(Protocol):
-    """Whoever asks something over the network: a node, or a client of one."""
+    """The sender of a request over the network: a node, or a client."""
 
     id: int
     incarnation: int
@@ -84,7 +84,7 @@ class Call:
         return newest if self.between[1] is None else min(newest, self.between[1])
 
     def done(self, response: Message | None, is_refused: bool = False) -> None:
-        """Tell whoever asked: the answer, or that there is none."""
+        """Give the sender the response, or a failure if there is none."""
         if self._on_done is not None:
             self._on_done(response, is_refused)
         elif response is None:

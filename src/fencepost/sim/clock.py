@@ -2,8 +2,8 @@
 
 World time is whole microseconds from the beginning of the simulation; only the world knows it. A
 node reads milliseconds from its own clocks, each of which is a straight line over world time that
-faults bend (`set_rate`) or, of the wall clock, break (`jump`). The monotonic clock begins somewhere
-else at every start of the node, also below 0: nobody may rely on where.
+faults bend (`set_rate`) or, of the wall clock, break (`jump`). The monotonic clock begins at
+another value at every start of the node, also below 0: no code may rely on the value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SimClock:
     def world_us_of(self, local_ms: int, world_us: int) -> int:
         """The first world time, not before `world_us`, at which the clock shows `local_ms`.
 
-        As the clock runs now; whoever waits for that time asks again when the clock was changed.
+        As the clock runs now; a timer that waits for that time asks again when the clock changes.
         """
         missing_us = local_ms * 1_000 - self.local_us(world_us)
         if missing_us <= 0:

@@ -1,7 +1,7 @@
 """Damage to what a disk holds, where a certain batch or file is.
 
-Whoever does damage says so to the observer, who then expects less of that disk: it counts as lost
-wherever it is asked what a quorum can spare, and its node may give up.
+Each function here notes the damage in the oracle, which then expects less of that disk: it counts
+as lost wherever the oracle decides what a quorum can spare, and its node may give up.
 """
 
 from __future__ import annotations

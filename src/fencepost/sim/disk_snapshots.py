@@ -2,7 +2,7 @@
 
 Nothing on such a disk says that it is old. So a voter that goes back may vote twice in an epoch,
 and its leader counts batches that are there no more; no quorum of this kind survives that.
-`forgets_nothing` says whether a node may go back without anybody building on what it forgets.
+`forgets_nothing` says whether a node may go back: whether no other node depends on what it forgets.
 """
 
 from __future__ import annotations

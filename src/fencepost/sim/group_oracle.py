@@ -138,7 +138,7 @@ class GroupOracle:
         """How often a group has become a consumer group, and a classic one again."""
 
     def sent(self, write: OffsetWrite, generation: int) -> None:
-        """A member of this generation commits an offset, which nobody else ever commits."""
+        """A member of this generation commits an offset, which no other member ever commits."""
         self._sent[write] = generation
 
     def generation_of(self, write: OffsetWrite) -> int | None:

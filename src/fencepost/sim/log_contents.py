@@ -49,10 +49,10 @@ def position(batches: list[B], offset: int) -> int:
 
 @dataclass(slots=True)
 class LogContents(Generic[B]):
-    """One log. It begins at `start_offset`; what stands below `durable_offset` no crash can take.
+    """One log. It begins at `start_offset`; a crash takes nothing below `durable_offset`.
 
-    `on_their_way` counts the batches of an append that was begun, and of which nobody knows yet
-    how far it came.
+    `on_their_way` is how many batches the file may have that `entries` does not have yet: those of
+    an append that has not returned.
     """
 
     entries: list[B] = field(default_factory=list)

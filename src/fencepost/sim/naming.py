@@ -1,4 +1,4 @@
-"""What to say to somebody who names something that does not exist."""
+"""The error for a name that does not exist, with names that look like it."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ what travels over it, may be cut, and may be clogged: everything waits, and come
 
 Requests travel as they do over TCP: what one node sends another arrives in order, unless a
 connection was lost and made again, when something sent later may overtake what was sent before.
-What is lost is lost with its connection. Its sender hears so soon (a reset) or not before the
-request has timed out; a process that has ended is told from one that is silent, because its machine
-refuses at once. Whoever asked hears exactly one thing per request: the answer, or that there will
-be none. A request may arrive twice, because a shell may have sent it again over a new connection.
+What is lost is lost with its connection. Its sender notices that soon (a reset) or not before the
+request has timed out; a process that has ended differs from one that is silent, because its machine
+refuses at once. The sender gets exactly one result per request: the answer, or a failure. A request
+may arrive twice, because a shell may have sent it again over a new connection.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Network:
         """A request is there."""
         target, source = call.target, call.source
         if call.is_forgotten:
-            return  # whoever sent it is going to hear nothing for long
+            return  # its sender gets no answer until the request times out
         if self._link(source.id, target.id).is_cut:
             self._fail_later(call, is_reset=False)
             return

@@ -216,7 +216,8 @@ class SimNode:
     def machine_failed(self, key: Hashable, reason: str) -> None:
         """The machine said that it cannot go on: the process ends, as a broker's does.
 
-        A step that ended in an error which nobody foresaw raises it, too, and is judged by that.
+        If the step ended in an error other than `FORESEEN`, that error is raised again: the run
+        fails by it.
         """
         error = sys.exc_info()[1] if self.ports.driver.is_broken(key) else None
         if error is None or isinstance(error, FORESEEN):
@@ -255,7 +256,7 @@ class SimNode:
     ) -> bool:
         """A request has arrived; `reply` is called with its answer, now or later.
 
-        Whether it is taken; if not, its sender hears that nobody listens.
+        Whether it is taken; if not, its sender's connection is refused.
         """
         own = of_the_shell(request)
         decide = NODE_DECISIONS.get(type(request))
@@ -349,7 +350,7 @@ class SimNode:
                 self.world.observer.vote_told(self.id, asked.replica_id, asked.replica_epoch)
 
     def told_committed(self, base_offset: int) -> None:
-        """Somebody is told that the batch at this offset is committed."""
+        """The node has answered that the batch at this offset is committed."""
         disk = self.world.observer.oracle.disks[self.id]
         self.look()
         if base_offset < disk.start_offset:

@@ -162,7 +162,7 @@ class Observer:
             check.log_starts(self.oracle, node_id, start_offset, latest)
 
     def told_committed(self, base_offset: int, crc: int) -> None:
-        """Somebody was told that something is committed."""
+        """A node has answered that the batch with this checksum is committed at that offset."""
         for check in self.checks:
             check.told_committed(self.oracle, base_offset, crc)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fencepost.sim.tape import Tape
 
 MOST_NODES = 50
-"""Of one world: sizes that somebody asks for are bounded."""
+"""Of one world: the sizes that a user can ask for are bounded."""
 FIRST_BROKER_ID = 101
 FIRST_CLIENT_ID = 1_001
 WIRE_ONE_IN = 10
@@ -15,7 +15,7 @@ WIRE_ONE_IN = 10
 BROKERS_ONE_IN = 3
 """One seed in so many has simulated brokers."""
 DELETERS_ONE_IN = 2
-"""One seed with brokers in so many has nobody who deletes records."""
+"""One seed with brokers in so many has no client that deletes records."""
 EPOCH_MEMBERS_ONE_IN = 4
 """One seed with brokers in so many has members of a consumer group (KIP-848); two in three of those
 groups have classic members too."""
@@ -41,7 +41,7 @@ class Options:
     `faults` None means that the tape draws which are on; a tuple of names means just these.
     Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`:
     every message is encoded and decoded, at a drawn version. With `by_hand` nothing takes time and
-    somebody picks what happens next. Without `has_controller`
+    the scenario or test picks what happens next. Without `has_controller`
     nothing but the quorum itself writes to the log. Of dynamic voters, `joins` has every controller
     add itself, and with `begins_static` the voters are configured until kraft.version is raised.
     `over_budget`: any number of disks may be damaged or lost, and the quorum with them.
@@ -249,7 +249,7 @@ def _draw_members(tape: Tape, base: Options) -> Options:
 
 
 def _draw_deleters(tape: Tape, base: Options) -> Options:
-    """Somebody who has records deleted in every other world with brokers, likewise."""
+    """A client that deletes records in every other world with brokers, likewise."""
     lane = tape.lane("options.deleters")
     return base if lane.pick(DELETERS_ONE_IN) == 0 else replace(base, deleters=1)
 

@@ -89,8 +89,9 @@ class DiskTruth(LogContents[Entry]):
     def has_durable(self, entry: Entry) -> bool:
         """Whether a crash could not take `entry`, which may lie in the snapshot.
 
-        A node that cut off damage may have told a leader before that it holds the entry. It counts
-        as long as its promise binds its vote: nobody is elected by it who lacks the entry.
+        A node that cut off damage may have fetched beyond the entry before, which the leader
+        counted. It counts as long as its acknowledged log end keeps it from voting for a candidate
+        that lacks the entry.
         """
         if entry.next_offset <= self.start_offset:
             return True
@@ -114,7 +115,7 @@ class Oracle:
         self.views: dict[int, NodeView] = {}
         """What was last seen of each node that is alive."""
         self.committed: list[Entry] = []
-        """The committed log from offset 0 on, as far as anybody has known it to be committed."""
+        """The committed log from offset 0 on, up to the highest high watermark of any node."""
         self.partitions = PartitionOracle()
         """What is known of the partitions of simulated brokers."""
         self.groups = GroupOracle()
@@ -138,7 +139,7 @@ class Oracle:
         """The node has an empty disk, for the first time or in place of its old one."""
         before = self.disks.get(node_id)
         if before is not None:
-            # What was on it was counted before anybody could know that it is gone.
+            # What was on it was counted before any node could know that it is gone.
             self.lost[node_id, before.directory_id] = before
         self.disks[node_id] = DiskTruth(directory_id=directory_id)
 

@@ -163,13 +163,13 @@ class PartitionOracle:
         self.acknowledged: dict[PartitionKey, dict[int, PartitionBatch]] = {}
         """By base offset, what producers were told is on all in-sync replicas (acks=all)."""
         self.may_start_at: dict[PartitionKey, int] = {}
-        """Below which offsets somebody has asked to delete records."""
+        """By partition, the highest offset below which a client has asked to delete records."""
         self.closed_in_order: set[int] = set()
         """Brokers that have stopped in order, and not started since."""
         self.may_lose: set[PartitionKey] = set()
-        """Partitions of which somebody has asked for an unclean election."""
+        """Partitions for which a scenario has asked for an unclean election."""
         self.deleted: set[PartitionKey] = set()
-        """Partitions whose topic somebody has asked to delete."""
+        """Partitions whose topic was deleted."""
         self._cleaned: dict[PartitionKey, CleanedBatches[PartitionBatch]] = {}
 
     def log(self, broker_id: int, key: PartitionKey) -> LogContents[PartitionBatch]:
@@ -202,12 +202,12 @@ class PartitionOracle:
         self.acknowledged.setdefault(key, {})[base_offset] = batch
 
     def acknowledged_offset(self, key: PartitionKey) -> int:
-        """Where what was acknowledged ends, as far as anybody was told."""
+        """Where the acknowledged batches end; 0 if there are none."""
         batches = self.acknowledged.get(key)
         return max(batch.next_offset for batch in batches.values()) if batches else 0
 
     def newly_visible(self, view: ReplicaView) -> Iterable[PartitionBatch]:
-        """What nobody could read before this leader moved its high watermark."""
+        """What no consumer could read before this leader moved its high watermark."""
         known = self.visible_offset(view.key)
         if not view.is_leader or view.high_watermark <= known:
             return ()
@@ -215,13 +215,13 @@ class PartitionOracle:
         return log.entries[log.position(known) : log.position(view.high_watermark)]
 
     def may_delete(self, key: PartitionKey, offset: int) -> None:
-        """Somebody asks to delete what stands below `offset`."""
+        """A client asks to delete the records below `offset`."""
         self.may_start_at[key] = max(offset, self.may_start_at.get(key, 0))
 
     def leader_recovers(self, key: PartitionKey, leader: int) -> None:
         """It is written down that the partition may have lost what its new leader has not.
 
-        Nobody is promised any of that from now on, if somebody has asked for the election.
+        If a scenario has asked for the election, no check expects any of that from now on.
         """
         if key not in self.may_lose:
             return

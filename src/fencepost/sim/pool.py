@@ -1,7 +1,7 @@
 """Many seeds, in one process or several, in the order in which they are done.
 
-Each process runs one seed at a time and has a pipe of its own. So it is known which seed a process
-was at that ended before it was done (killed, out of memory, crashed), and nobody waits for it.
+Each process runs one seed at a time and has a pipe of its own. If a process ends before its seed is
+done (killed, out of memory, crashed), the pool raises WorkerDiedError with that seed at once.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class _Worker:
 
 
 def _work(pipe: Connection, inherited: list[Connection], plan: Plan) -> None:
-    """What the process does, until nobody has another seed for it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    """What the process does, until the pool closes its end of the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends it
     for one in inherited:
         one.close()
     while True:

@@ -92,7 +92,7 @@ class NodeTurns:
         self._node = node
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back at the same time, behind everybody else."""
+        """Call back at the same time, behind all events that are due then."""
         self._node.world.schedule_in(0, "turn", callback, self._node)
 
     call_soon_threadsafe = call_soon
@@ -191,7 +191,7 @@ class SimPorts(MachinePorts):
     ) -> None:
         """As a thread does it that is quick or slow; the observer looks at what was written.
 
-        What is done is done now, and the node hears of it later, unless somebody picks events.
+        The work is done now; the node gets the result later, or at once in a world by hand.
         """
         node = self._node
         node.look()  # it is of what is committed by now
@@ -224,7 +224,7 @@ class SimPorts(MachinePorts):
         )
 
     def forget_flush(self, key: Hashable) -> None:
-        """Nobody waits any more."""
+        """Drop the flush that was asked for: its machine is gone, or has another log."""
         self._flush_again.discard(key)
         self._flushing.discard(key)
 

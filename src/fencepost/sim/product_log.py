@@ -1,4 +1,4 @@
-"""What the product logs while a world runs: an error that nobody foresaw fails the run.
+"""What the product logs while a world runs: any error but those of `FORESEEN` fails the run.
 
 The product logs, with its traceback, what it catches and does not understand, and goes on. That
 may be right for a broker; in a run it must not pass for a node that is well.

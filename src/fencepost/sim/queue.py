@@ -15,7 +15,7 @@ class Event:
     """Something that is to happen to a node at a time, unless it is cancelled.
 
     `kind` says what it is ("timer", "flush", "request", ...), `about` is the thing itself, for
-    whoever picks events by hand. An event with an `incarnation` happens in that one alone.
+    scenarios and tests that pick events. An event with an `incarnation` happens in that one alone.
     """
 
     __slots__ = ("about", "act", "at_us", "incarnation", "is_cancelled", "kind", "node")

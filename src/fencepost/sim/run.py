@@ -3,7 +3,7 @@
 Warm-up: all is well, and a leader is found. Safety: the faults that the seed has drawn strike;
 nothing but the checks is asked for. Heal: every fault stops, every node that is down is started.
 Liveness: a leader is found within two election timeouts of the last that a node can spend on the
-trouble it knows of, whoever asks is answered in time, and all nodes come to hold the same log.
+trouble it knows of, requests are answered in time, and all nodes come to hold the same log.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Run:
         world, options = self.world, self.world.options
         if options.over_budget and world.has_lost_a_quorum():
             world.run_until(world.now_us + options.liveness_ms * 1_000)
-            return  # nobody can ask for more than that nodes do not disagree
+            return  # without a quorum all that is required is that nodes do not disagree
         # A node may just have sent a request, and just heard from a leader that is none any more.
         knows_of_us = 1_000 * (options.request_timeout_ms + options.fetch_timeout_ms * 3 // 2)
         elects_us = 2 * 2 * 1_000 * options.election_timeout_ms
@@ -173,7 +173,7 @@ class Run:
         return leader is not None and leader.machine.is_active_leader
 
     def _has_converged(self) -> bool:
-        """Everybody follows one leader and holds everything for committed that it has."""
+        """Every node follows one leader and holds everything for committed that it has."""
         leader = self.world.leader()
         if leader is None or not leader.machine.is_active_leader:
             return False
@@ -196,7 +196,8 @@ class Run:
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
     """Run what is on a tape; a violation is part of the outcome.
 
-    So is what the simulator itself, or a fault, raises: whoever runs many seeds learns which.
+    So is what the simulator itself, or a fault, raises: a run of many seeds reports which seed it
+    was.
     """
     probes.reset()
     began = time.process_time()

@@ -209,7 +209,7 @@ class Script:
         if machine.damaged_at is not None:
             shown += f" damaged at {machine.damaged_at}"
         if self.world.options.is_dynamic:
-            shown += f"   of {' '.join(map(str, machine.voters)) or 'nobody'}"
+            shown += f"   of {' '.join(map(str, machine.voters)) or 'no voters'}"
         return (
             f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   "
             f"{shown}{paused}"

@@ -113,8 +113,8 @@ def reassign(script: Script, words: list[str]) -> None:
 
 @command
 def stay_with(script: Script, words: list[str]) -> None:
-    """`stay-with A B`: broker B has a connection to controller A, and asks it as long as it does
-    not say that it is none, whoever B's metadata name."""
+    """`stay-with A B`: broker B sends its requests to controller A, and not to the leader of its
+    metadata, until A answers NOT_CONTROLLER or not at all."""
     broker_of(script, words[1]).link.stay_with(node_of(script, words[0]).id)
 
 
@@ -252,8 +252,8 @@ def leave(script: Script, words: list[str]) -> None:
 
 @command
 def commit_as(script: Script, words: list[str]) -> None:
-    """`commit-as M TOPIC-N`: member M commits an offset for the partition, whoever owns it now, in
-    the generation that it believes in; see `outcomes`."""
+    """`commit-as M TOPIC-N`: member M commits an offset for the partition, which another member may
+    own by now, in the generation that M believes in; see `outcomes`."""
     name, _, index = words[1].rpartition("-")
     partition_of(script, words[1])
     _do_as_member(
@@ -275,7 +275,7 @@ def delete_records(script: Script, words: list[str]) -> None:
     in a world with deleters=1; see `outcomes`."""
     deleters = script.world.clients.deleters
     if not deleters:
-        raise ScriptError("nobody deletes records here; somebody does if deleters=1")
+        raise ScriptError("no client deletes records here; one does if deleters=1")
     key = partition_of(script, words[0])
     note_outcome(script, deleters[0], f"delete {words[0]} {words[1]}")
     script.world.guard(lambda: deleters[0].delete(key, int(words[1])), None)

@@ -72,7 +72,7 @@ class Process(Protocol):
     def receive(
         self, request: Message, reply: Callable[[Any], None], source_id: int, api_version: int
     ) -> bool:
-        """A request of that version has arrived; whether somebody listens for it."""
+        """A request of that version has arrived; whether the node takes it."""
         ...
 
     def compose(self, value: Any) -> Message | None:
@@ -104,7 +104,7 @@ class Process(Protocol):
         ...
 
     def told_committed(self, base_offset: int) -> None:
-        """Somebody is told that the batch at this offset is committed."""
+        """The node has answered that the batch at this offset is committed."""
         ...
 
     def look(self) -> None:
@@ -208,7 +208,7 @@ class Surroundings(Protocol):
         ...
 
     def tell(self, text: Callable[[], str]) -> None:
-        """Say something to whoever reads along."""
+        """Add a line to the words of the trace, if they are kept."""
         ...
 
     def tell_message(self, call: Any, kind: str) -> None:

@@ -2,7 +2,7 @@
 
 Every event goes into a SHA-256 with its time, its kind and its node, and so does every change of
 what can be seen of a node. Two runs of one seed have one fingerprint, in any process, whatever
-PYTHONHASHSEED says. Words are for people; they are kept only when somebody wants to read them, and
+PYTHONHASHSEED says. Words are for people; they are kept only when the run was asked for them, and
 do not go into the fingerprint.
 """
 

@@ -105,7 +105,7 @@ class TransactionOracle:
         self.coordinated: dict[str, Coordinated] = {}
         """By transactional id, what its coordinator's log says."""
         self.jumps: set[tuple[str, int]] = set()
-        """Epochs of transactional ids that somebody has set."""
+        """(transactional id, epoch) pairs that the simulator has set (`age`)."""
         self._of_batch: dict[Written, Transaction] = {}
         self._of_offset: dict[OffsetWrite, Transaction] = {}
         self._open: dict[tuple[PartitionKey, int], dict[Transaction, list[int]]] = {}
@@ -130,13 +130,13 @@ class TransactionOracle:
         self._of_batch[key, crc] = transaction
 
     def sends_offset(self, transaction: Transaction, write: OffsetWrite) -> None:
-        """This offset, which nobody else ever commits, is part of the transaction."""
+        """This offset, which no other client ever commits, is part of the transaction."""
         self._of_offset[write] = transaction
 
     # -- told by brokers -----------------------------------------------------------------------
 
     def id_asked(self, transactional_id: str) -> None:
-        """A request for a producer id has arrived: it may fence whoever has the id."""
+        """InitProducerId has arrived: it may fence the producer that has the transactional id."""
         self._fences[transactional_id] = self._fences.get(transactional_id, 0) + 1
 
     def end_asked(self, producer_id: int, epoch: int, commits: bool) -> None:
@@ -175,7 +175,7 @@ class TransactionOracle:
         return begun[-1] if begun else None
 
     def is_fenced(self, transaction: Transaction) -> bool:
-        """Whether somebody has asked for its transactional id since it began."""
+        """Whether InitProducerId has come for its transactional id since it began."""
         return self._fences.get(transaction.transactional_id, 0) > transaction.fences_before
 
     def decided_in(self, key: PartitionKey, batch: PartitionBatch) -> Iterable[Decided]:
@@ -222,7 +222,7 @@ class TransactionOracle:
         self.outcomes.setdefault(key, {})[batch.base_offset] = None
         offsets = range(batch.base_offset, batch.next_offset)
         self._bases.setdefault(key, {}).update(dict.fromkeys(offsets, batch.base_offset))
-        if transaction is None:  # somebody wrote it who is not watched
+        if transaction is None:  # a producer that is not watched wrote it
             transaction = Transaction("?", "?", batch.producer_id, batch.producer_epoch, True)
         of_producer = self._open.setdefault((key, batch.producer_id), {})
         of_producer.setdefault(transaction, []).append(batch.base_offset)

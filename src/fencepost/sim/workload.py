@@ -2,7 +2,7 @@
 
 Brokers that exist only as requests register and send heartbeats; clients create and delete topics
 and change configs. All goes to a controller, mostly to the one that leads, sometimes to one that
-does not. Whoever hears that something was done has a promise: it is looked up when the run is over.
+does not. What a controller has answered as done is looked up when the run is over.
 
 Requests are lost with the node they were sent to, or not sent where clients are cut off from it;
 nothing else is done to them, because the controller's answers do not depend on how they travel.
@@ -73,7 +73,7 @@ Then = Callable[["Asked"], None]
 
 
 class Asked:
-    """One request to a controller, and what became of it. `error` None while nobody knows."""
+    """One request to a controller, and its answer. `error` is None while there is none."""
 
     __slots__ = ("at_us", "error", "incarnation", "name", "node", "reply")
 
@@ -162,7 +162,7 @@ class Workload:
                 raise Violation("answered-twice", f"{name} was answered twice by {node.id}")
             del self.waiting[asked]
             if node.id in self.unreachable:
-                self._world.tell(lambda: f"nobody hears what {node.id} answers to {name}")
+                self._world.tell(lambda: f"the answer of {node.id} to {name} does not arrive")
                 return
             asked.error, asked.reply = error, reply
             if error is ErrorCode.NONE:
@@ -178,7 +178,7 @@ class Workload:
         return asked
 
     def node_died(self, node: SimNode) -> None:
-        """Whoever waited for its controller hears no more: perhaps it was done, perhaps not."""
+        """Requests that wait for this controller get no answer: it may have done them or not."""
         for asked in [one for one in self.waiting if one.node is node]:
             del self.waiting[asked]
 
@@ -227,8 +227,8 @@ class Workload:
             self.create_topic(node, f"t{self._named}", partitions)
 
     def _topics_to_be(self) -> int:
-        """How many topics there are, also if nobody was told so, or will be if all that wait are
-        answered: whoever has no leader for long asks for many."""
+        """How many topics there are, also unacknowledged ones, plus those that requests without an
+        answer ask for: while there is no leader many such requests gather."""
         known = self._world.observer.committed_image.topics_by_name
         asked_for = sum(asked.name.startswith("create ") for asked in self.waiting)
         return sum(name not in KEPT for name in known) + asked_for

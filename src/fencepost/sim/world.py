@@ -136,7 +136,7 @@ class World:
             node.lose_power()
         except AssertionError as error:
             raise Violation("assertion", f"{error} ({self.describe()})") from error
-        except Exception as error:  # nobody is there to handle it, in a process neither
+        except Exception as error:  # no caller handles it, as none does in a broker's process
             if isinstance(error, FORESEEN) and node is not None and node.gave_up is not None:
                 return  # its process ends for it, which it was excused for
             what = f"{type(error).__name__}: {error} ({self.describe()})"
@@ -177,9 +177,9 @@ class World:
         return None if newest is None else self.nodes[newest.node_id]
 
     def can_spare(self, node: SimNode) -> bool:
-        """Whether every quorum that somebody knows can do without this node's disk for good.
+        """Whether every voter set that some node goes by keeps a quorum without this node's disk.
 
-        In a world over its budget nobody asks.
+        Always so in a world over its budget, which may lose quorums.
         """
         if self.options.over_budget:
             return True
@@ -192,7 +192,7 @@ class World:
         return True
 
     def has_lost_a_quorum(self) -> bool:
-        """Whether more disks are gone or damaged than some quorum that somebody knows can spare."""
+        """Whether more disks are gone or damaged than some node's voter set can spare."""
         oracle = self.observer.oracle
         return any(
             sum(oracle.is_lost(*voter) for voter in voters) > (len(voters) - 1) // 2
@@ -200,7 +200,7 @@ class World:
         )
 
     def can_remove(self, node_id: int) -> bool:
-        """Whether the others of every quorum that somebody knows are a quorum that works."""
+        """Whether the other voters of every node's voter set are a quorum that works."""
         oracle = self.observer.oracle
         for voters in oracle.voter_sets():
             others = [voter for voter in voters if voter[0] != node_id]
@@ -213,10 +213,10 @@ class World:
         """All nodes in a line."""
         return "; ".join(node.describe() for node in self.nodes.values())
 
-    # -- words, only if somebody listens -------------------------------------------------------
+    # -- words, only if the trace keeps them ---------------------------------------------------
 
     def tell(self, text: Callable[[], str]) -> None:
-        """Say something to whoever reads along."""
+        """Add a line to the words of the trace, if they are kept."""
         if self.trace.tell is not None:
             self.trace.tell(f"{self.now_us / 1_000:10.3f}  {text()}")
 
@@ -232,7 +232,7 @@ class World:
         self.tell(lambda: f"** {what()}")
 
     def node_died(self, node: SimNode, is_told: bool) -> None:
-        """A process is gone: whoever waited for it hears that, or hears nothing."""
+        """A process is gone: requests to it fail, at once if `is_told`, else at their timeout."""
         self.observer.oracle.died(node.id)
         self.network.connections_lost(node.id, is_told)
         self.workload.node_died(node)

@@ -4,8 +4,8 @@ Spark's daemon has a worker collect all generations after each task. What a work
 fifty thousand objects of PySpark, Arrow and ours, is looked at again each time, which takes ten
 times as long as a task of a few records and never finds anything. `freeze_loaded` moves what is
 there at a worker's first task of ours out of the collector's sight (`gc.freeze`). Objects that come
-later are collected as ever, and those that were there are still freed when nobody refers to them;
-kept is only what was there by then and becomes part of a cycle that nobody refers to.
+later are collected as ever, and those that were there are still freed when their last reference is
+gone; kept is only what was there by then and becomes part of an unreachable cycle.
 """
 
 from __future__ import annotations

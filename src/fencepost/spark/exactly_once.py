@@ -11,7 +11,7 @@ ids that begin with it, each its own (NAME-RUN-BATCH-TASK-ATTEMPT). A batch goes
 
 Why a batch is there once, wherever processes die:
 
-* Before the decision nothing is visible, and nobody but the driver can decide. The next `open`
+* Before the decision nothing is visible, and only the driver can decide. The next `open`
   fences it first, then reads whether it has decided; so a driver that goes on although it was
   replaced either decided before, or is refused.
 * After the decision every later `open` commits what is still open. Spark runs a batch again that
@@ -28,10 +28,11 @@ Why a batch is there once, wherever processes die:
   than brokers keep decisions.
 
 A transaction that times out (`transaction.timeout.ms`) before the decision makes `commit` fail: all
-are aborted, and Spark runs the batch again. One that timed out after the decision, because nobody
-came back in time to finish: when all of the batch's are gone the decision is revoked, and the batch
-is written again as a whole; when some were committed before that, IncompleteBatchError says so at
-every start, because rows would be missing or twice and only a person can choose.
+are aborted, and Spark runs the batch again. One may also time out after the decision, because no
+driver started in time to finish the batch: when all of the batch's are gone the decision is
+revoked, and the batch is written again as a whole; when some were committed before that,
+IncompleteBatchError says so at every start, because rows would be missing or twice and only an
+operator can choose.
 """
 
 from __future__ import annotations
@@ -243,8 +244,8 @@ class SinkDriver:
         )
 
     def abort(self, results: Sequence[TaskResult]) -> None:
-        """Give a batch up, unless it is decided or the sink is another driver's: then whoever
-        opens it next sees to it."""
+        """Abort a batch's transactions, unless it is decided or the sink is another driver's: then
+        the next `open` commits or aborts them."""
         if not results:
             return
         mandate = _common_mandate(results)

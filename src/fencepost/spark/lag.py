@@ -1,4 +1,4 @@
-"""How far a query is behind the logs that it reads, whoever runs it.
+"""How far a query is behind the logs that it reads, whichever driver runs it.
 
 `measure_lag` takes the offsets of a query (from a checkpoint, or from a progress report) and asks
 the cluster: where do the logs begin and end, is it still the same topic, does the leader epoch

@@ -37,7 +37,7 @@ class TransactionsLostError(ExactlyOnceError):
 
 
 class IncompleteBatchError(ExactlyOnceError):
-    """A part of a decided batch was committed, the rest timed out before anybody could."""
+    """A part of a decided batch was committed, the rest timed out before a driver committed it."""
 
     def __init__(self, sink: str, batch: int, count: int, lost: Sequence[str]) -> None:
         names = some_of(lost)

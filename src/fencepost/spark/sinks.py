@@ -1,7 +1,7 @@
 """The exactly-once sinks that a cluster remembers, and how what they have decided is finished.
 
 To finish a decided batch is to commit those of its transactions that are still open. That needs no
-right to decide and fences nobody: the decision is durable, an end that is asked for twice counts
+right to decide and fences no producer: the decision is durable, an EndTxn that is sent twice counts
 once, and a driver that is about to do the same is not disturbed. To abort what was not decided is
 another matter: only a driver that has taken the sink over may (`exactly_once.SinkDriver.open`).
 """
@@ -118,9 +118,9 @@ def finish(cluster: Cluster, sink: str, decision: Decision) -> dict[OpenTransact
 
 
 def finish_unnamed(cluster: Cluster) -> None:
-    """Finish what batch writes without a name have decided before their drivers died. Nobody will
-    ever write under their names again, so whoever writes next does it. What cannot be finished is
-    logged; a write that is not decided may still be going on."""
+    """Finish what batch writes without a name have decided before their drivers died. No driver
+    will ever write under their names again, so the next batch write without a name does it. What
+    cannot be finished is logged; a write that is not decided may still be going on."""
     try:
         for name in _ongoing(cluster, UNNAMED, LISTING_TIMEOUT_MS):
             decision = read_decision(cluster, name)

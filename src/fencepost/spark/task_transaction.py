@@ -191,7 +191,7 @@ class TaskTransaction:
 
     @property
     def transactional_id(self) -> str:
-        """One that nobody else uses: a new one, or a spare one that is for this attempt alone."""
+        """One of this attempt alone: a new one, or a spare one that was given to it."""
         grant, attempt = self.grant, self.attempt
         if attempt.is_first and attempt.partition < len(grant.spare):
             return grant.spare[attempt.partition]

@@ -65,8 +65,8 @@ class Cluster(FaultInjector, QuorumCluster):
     `config` takes them under their own names. `data_dir` keeps the data of a lone broker there,
     and of several nodes, each in a directory named for it, with their configurations and logs;
     without it the data is in a temporary directory that goes with the cluster. Three defaults are
-    not the broker's (`DEFAULTS`): groups form at once, because nobody starts a fleet in a test,
-    and brokers that are silent are noticed earlier.
+    not the broker's (`DEFAULTS`): groups form at once, because a test's few consumers need not be
+    waited for, and brokers that are silent are noticed earlier.
 
     With `security` clients have to log in, and `cluster.security` gives them what they need for it
     (`ClusterSecurity`; True: the usual one). Where connections are encrypted there are no proxies,

@@ -1,8 +1,8 @@
 """The control port: everything that `Cluster` and `Proxy` can do, over HTTP with JSON.
 
 So that tests in other languages can use it. It listens on the loopback interface and is for the
-tests of one machine: whoever reaches it may kill brokers. What a browser sends, which visits other
-people's pages, is refused (an `Origin`, or a `Host` that is not this one).
+tests of one machine: any process that reaches it may kill brokers. What a browser sends for a page
+of another site is refused (an `Origin`, or a `Host` that is not this one).
 
 | request | what it does |
 |---|---|

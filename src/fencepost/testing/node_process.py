@@ -92,7 +92,7 @@ class NodeProcess:
         return self.wait()
 
     def kill_without_waiting(self) -> None:
-        """SIGKILL; somebody else waits for the end."""
+        """SIGKILL; returns before the process has ended."""
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:

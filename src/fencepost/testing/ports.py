@@ -26,7 +26,7 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports that nobody has now, and that were not given out before.
+    """So many different ports that no socket is bound to now, and that were not given out before.
 
     They are drawn, so that processes that ask at the same time get different ones. OSError if there
     are too few.

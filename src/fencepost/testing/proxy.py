@@ -84,7 +84,7 @@ class Proxy(FaultInjector):
                 return address
             gate = self._gate_at[address] = self._make(node, address)
             gate.is_later = True
-            # The socket listens already: whoever connects before this is done waits for it.
+            # The socket listens already: a client that connects before this is done waits for it.
             task = asyncio.get_running_loop().create_task(gate.open())
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)

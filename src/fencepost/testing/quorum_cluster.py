@@ -282,7 +282,7 @@ class QuorumCluster:
         return found[0]
 
     def _is_led(self) -> bool:
-        """Whether somebody leads: one of ours, or one that ours follow and that was added since."""
+        """Whether the quorum has a leader: one of ours, or one that was added since."""
         if self.find_leader() is not None:
             return True
         told = [self.describe(id_) for id_, node in self.controllers.items() if node.running]

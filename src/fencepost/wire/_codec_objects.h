@@ -205,7 +205,7 @@ static void fpost_release_struct(PyObject *self)
     while (owner->tp_dealloc != fpost_release_struct)
         owner = owner->tp_base;
     if (type == owner && type->tp_finalize != NULL && PyObject_CallFinalizerFromDealloc(self) < 0)
-        return; /* somebody took hold of it again */
+        return; /* the finalizer has made a new reference to it */
     PyObject_GC_UnTrack(self);
     if (FPOST_LIKELY(fpost_release_depth < FPOST_PLAIN_DEPTH)) {
         fpost_release_depth++;

@@ -4,7 +4,7 @@ cdef struct Cursor:
     const uint8_t *start
     const uint8_t *pos
     const uint8_t *end
-    int64_t elements_left  # of arrays, and tags nobody declared; below 0 when there were too many
+    int64_t elements_left  # of arrays, and undeclared tags; below 0 when there were too many
     PyObject *source
     PyObject *view
 

@@ -141,7 +141,7 @@ cdef int write_merged_tags(
     cdef PyObject *section = NULL
     cdef int index
     cdef int result
-    if unknown == NULL:  # the object's own code has run since somebody looked here
+    if unknown == NULL:  # the object's own code has run since the caller looked here
         return -1
     Py_INCREF(unknown)
     known = PyDict_New()

@@ -76,7 +76,7 @@ Method = TypeVar("Method", bound="Callable[..., Any]")
 def shortened(method: Method) -> Method:
     """`method` of a message, or the compiled backend's function of that name, which does the same.
 
-    Whoever asks for its signature or its docstring gets those of `method`.
+    Its signature and its docstring are those of `method`.
     """
     if _compiled is None:
         return method

@@ -3,8 +3,8 @@
 Neighbouring fields of fixed size are read by one `struct` call, together with the byte that
 follows them where that byte is a length, a count of elements or a count of tags (a varint whose
 first byte is nearly always its last). Nested structs and loops over arrays are written in place;
-what messages rarely hold, tags that nobody declared and varints of several bytes, is left to
-`runtime`. The objects of an array are made all at once where all their bytes have been seen.
+what messages rarely hold, undeclared tags and varints of several bytes, is left to `runtime`. The
+objects of an array are made all at once where all their bytes have been seen.
 
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
 of the input (in functions: of what they may read), `left` how many elements arrays may still have,

@@ -2,7 +2,7 @@
 
 This is the one place that turns a schema into something to read. `help(FetchRequest)`, the command
 line and the documentation all show what it makes. It reads `Cls.fields` (and layouts, for one
-version) and is imported when somebody asks, so that messages cost nothing more to import.
+version) and is imported when it is first used, so that messages cost nothing more to import.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     """Versions in which null may be written; empty when never."""
 
     default: str
-    """What the field holds when nobody sets it, as one would write it in Python."""
+    """What the field holds when it is not set, as one would write it in Python."""
 
     tag: int | None
     tagged: str

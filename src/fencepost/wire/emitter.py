@@ -83,7 +83,7 @@ class Emitter:
         self._indent = self._indent[:-4]
 
     def new_name(self, stem: str) -> str:
-        """A local variable nobody else uses."""
+        """The name of a local variable that is not used yet."""
         self._names += 1
         return f"{stem}{self._names}"
 

@@ -1,7 +1,7 @@
 """What Kafka's error codes mean, one sentence each, for people.
 
 `meaning(74)` is for logs, command lines and documentation. Nothing else depends on the texts, so
-they are not in `errors`, which everybody imports.
+they are not in `errors`, which every broker and client imports.
 """
 
 from __future__ import annotations

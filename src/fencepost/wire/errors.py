@@ -8,7 +8,7 @@ UNKNOWN_SERVER_ERROR.
 Error *classes* are raised here and nowhere else: `DecodeError` when bytes are not the message they
 should be (the peer's fault), `EncodeError` when an object cannot be written at a version (the
 caller's fault), `UnknownApiError` and `UnsupportedVersionError` when there is no class for a key,
-or no such version of it (whoever chose them: a peer, where they were read from a header).
+or no such version of it (the caller's fault, or the peer's where they were read from a header).
 """
 
 from __future__ import annotations

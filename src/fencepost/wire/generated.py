@@ -83,7 +83,7 @@ class GeneratedCodec:
         elif self._has_records:
             view = memoryview(data)
         end = len(source)
-        # Where every element takes a byte, and there are no more of these, nobody need count.
+        # Where every element takes a byte, so many bytes cannot hold too many: no need to count.
         is_bounded = end - pos > max_elements or not self._bytes_bound_elements
         if from_view or is_bounded:
             decode = self._decoder(from_view, is_bounded)

@@ -12,7 +12,7 @@ object has the fields of one version, under their names in Python:
 | bytes, records | a string of base64 with padding |
 | struct, array | object, array |
 | null | null |
-| tags nobody declared | `"_unknown_tags": {"9": "base64"}`, only where there are any |
+| undeclared tags | `"_unknown_tags": {"9": "base64"}`, only where there are any |
 
 Readers that keep numbers as float64 (JavaScript, jq before 1.7) change integers beyond 2**53. For
 them `to_json(..., int64_as_strings=True)` writes every int64 as a string; `from_json` takes both.
@@ -92,7 +92,7 @@ def bytes_from_json(value: Any, path: str) -> bytes:
         found = b64decode(value, validate=True)
     except ValueError as error:
         raise JsonFormError(f"not base64: {error}", path) from None
-    if b64encode(found).decode() != value:  # bits that nobody reads
+    if b64encode(found).decode() != value:  # bits that decoding ignores
         raise JsonFormError("not base64 as it is written", path)
     return found
 
@@ -110,7 +110,7 @@ def bytes_to_json(value: Any, path: str = "") -> str:
 
 
 def unknown_tags_to_json(tags: dict[int, bytes], path: str = "") -> JsonObject:
-    """Tagged fields nobody declared, ascending. Raises JsonFormError."""
+    """Undeclared tagged fields, ascending. Raises JsonFormError."""
     for tag in tags:
         if type(tag) is not int or not 0 <= tag <= MAX_UVARINT:
             raise JsonFormError(f"{shown(tag)} is no tag", path)
@@ -118,7 +118,7 @@ def unknown_tags_to_json(tags: dict[int, bytes], path: str = "") -> JsonObject:
 
 
 def unknown_tags_from_json(obj: Any, path: str) -> dict[int, bytes]:
-    """Tagged fields nobody declared. Raises JsonFormError."""
+    """Undeclared tagged fields. Raises JsonFormError."""
     if not isinstance(obj, dict):
         raise JsonFormError(f"an object is needed, not {_kind(obj)}", path)
     tags: dict[int, bytes] = {}
@@ -339,7 +339,7 @@ def _uuid_from_json(value: Any, path: str) -> Uuid:
         found = Uuid.from_string(value)
     except ValueError as error:
         raise JsonFormError(str(error), path) from None
-    if str(found) != value:  # other letters, or bits that nobody reads
+    if str(found) != value:  # other letters, or bits that decoding ignores
         raise JsonFormError(f"not a Uuid as it is written: {value!r}", path)
     return found
 

@@ -21,7 +21,7 @@ Rules that hold on both backends:
 * Fields the version does not have are set to their default.
 * Encoding raises EncodeError, with the path, for values that do not fit their type, and for values
   other than the default in fields the version cannot carry, unless these are `ignorable`.
-* Tagged fields that equal their default are not written. Tags nobody declared are kept in
+* Tagged fields that equal their default are not written. Undeclared tags are kept in
   `unknown_tags` and written back in their place.
 """
 

@@ -194,7 +194,7 @@ def records_parts(value: Any) -> tuple[int, list[Buffer]]:
 
 
 def _records_part(value: Any) -> Buffer:
-    """A piece that nobody can resize while it is held."""
+    """A piece that cannot be resized while it is held."""
     if type(value) is bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -112,7 +112,7 @@ def field(
 ) -> Any:
     """Declare one field of a `Struct` or `Message`.
 
-    `versions`: where the field exists. `default`: what it holds when nobody sets it; the zero of
+    `versions`: where the field exists. `default`: what it holds when it is not set; the zero of
     its type unless given, and fresh for every object. `nullable`: the versions in which null may
     be written; all versions when the annotation allows None and nothing is said here. `tag`: the
     number of a tagged field, `tagged` the versions in which it is one (default: all of

@@ -86,6 +86,6 @@ def test_a_session_is_stopped_with_all_its_children():
         stop_session(parent.pid)
         parent.communicate()
     assert parent.returncode == -signal.SIGKILL
-    # Whoever adopted the child may not have buried it yet: then it is a zombie without memory.
+    # The process that adopted the child may not have reaped it yet: a zombie without memory.
     with contextlib.suppress(FileNotFoundError):
         assert pipeline.peak_rss_mb(child) == 0

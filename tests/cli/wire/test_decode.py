@@ -288,7 +288,7 @@ def test_what_consumers_tell_each_other(wire: Wire):
 
 
 class Terminal(io.StringIO):
-    """What stderr is when somebody is looking."""
+    """Stderr, as on a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""`fencepost wire encode`: JSON that nobody has decoded, and JSON that is refused."""
+"""`fencepost wire encode`: JSON that `decode` did not write, and JSON that is refused."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_file_cut_anywhere_is_refused(store):
 
 def test_a_flipped_bit_is_found_wherever_it_matters(store):
     data = content_of(store, values_of(4), DYNAMIC)
-    uncovered = set()  # the leader epoch is under no checksum, and nobody asks a snapshot for it
+    uncovered = set()  # the leader epoch is under no checksum, and no reader uses a snapshot's
     for at, _ in iter_headers(data):
         uncovered.update(range(at + 12, at + 16))
     for position in range(len(data)):

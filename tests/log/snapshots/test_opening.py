@@ -64,9 +64,9 @@ def test_what_is_there_is_known(disk):
     assert store.size_bytes(SnapshotId(3, 2)) == disk.size(store.path(SnapshotId(3, 2)))
     assert store.timestamp_ms(SnapshotId(3, 2)) == DYNAMIC.last_contained_log_timestamp_ms
     assert store.header(SnapshotId(3, 2)) == DYNAMIC
-    nobody = SnapshotId(2, 1)
-    assert store.size_bytes(nobody) is store.timestamp_ms(nobody) is store.header(nobody) is None
-    assert store.read(nobody, 0, 10) is None
+    missing = SnapshotId(2, 1)
+    assert store.size_bytes(missing) is store.timestamp_ms(missing) is store.header(missing) is None
+    assert store.read(missing, 0, 10) is None
 
 
 def test_a_snapshot_is_read_in_pieces(disk):
@@ -128,7 +128,7 @@ def test_a_damaged_newest_snapshot_is_replaced_by_an_older_one(disk):
     _, store = opened(disk, start_offset=5)
     assert store.ids() == (SnapshotId(5, 1),)
     assert read_values(disk, store.path(SnapshotId(5, 1))) == values_of(5)
-    assert names(disk)[-1].endswith(".aside"), "for whoever wants to look at it"
+    assert names(disk)[-1].endswith(".aside"), "an operator may look at it"
 
 
 def test_a_damaged_snapshot_that_is_needed_ends_the_start(disk):
@@ -182,7 +182,7 @@ def test_pieces_have_to_follow_each_other(disk):
     assert names(disk) == [] and store.ids() == ()
 
 
-def test_a_snapshot_that_is_begun_anew_forgets_the_first_try(disk):
+def test_a_snapshot_that_is_begun_again_forgets_the_first_try(disk):
     log_of(disk, 1)
     source = SimDisk()
     source.mkdir(PATH)

@@ -68,7 +68,7 @@ def test_no_more_are_kept_open_than_there_may_be(disk):
     assert not store._served
 
 
-def test_corruption_is_found_whenever_reading_begins_anew(disk):
+def test_corruption_is_found_whenever_reading_begins_again(disk):
     store = SnapshotStore(disk, PATH)
     snapshot_id = SnapshotId(10, 1)
     write(store, snapshot_id, values_of(40))

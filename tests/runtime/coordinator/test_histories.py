@@ -48,7 +48,7 @@ class Histories(RuleBasedStateMachine):
             texts, pending, waiting = self.world.toy.view()
             assert (texts, pending) == before[:2], "refused, and yet something has changed"
             assert self.world.toy.applied == applied
-            # Whoever waited for what was refused is told so: `Decision.on_refused`.
+            # Tokens that waited for what was refused get the error: `Decision.on_refused`.
             assert {name: before[2][name] for name in waiting} == waiting
         return token
 

@@ -308,7 +308,9 @@ def test_a_late_unload_does_not_make_a_load_for_an_old_epoch_count() -> None:
     assert world.runtime.get(INDEX) is not None
 
 
-def test_whoever_leads_on_in_the_next_epoch_keeps_what_is_loaded(world: CoordinatorWorld) -> None:
+def test_a_leader_that_leads_on_in_the_next_epoch_keeps_what_is_loaded(
+    world: CoordinatorWorld,
+) -> None:
     toy = world.start(1)
     waiting, held = world.wait("a"), world.set("b", "1")
     world.lead(2)
@@ -320,7 +322,9 @@ def test_whoever_leads_on_in_the_next_epoch_keeps_what_is_loaded(world: Coordina
     assert [epoch for _, epoch in world.sent] == [2, 2]
 
 
-def test_whoever_may_have_missed_another_leader_loads_anew(world: CoordinatorWorld) -> None:
+def test_a_coordinator_that_may_have_missed_another_leader_loads_again(
+    world: CoordinatorWorld,
+) -> None:
     toy = world.start(1)
     held = world.set("a", "1")
     world.follow(2, unload=False)
@@ -388,7 +392,7 @@ def test_whoever_asks_while_another_is_told_that_it_is_over_hears_so_too(
     assert heard == [NOT_COORDINATOR] * 2
 
 
-def test_what_is_loaded_is_told_to_whoever_wants_to_know() -> None:
+def test_a_loaded_coordinator_is_reported() -> None:
     told: list[Toy] = []
     world = CoordinatorWorld(on_loaded=lambda coordinator: told.append(coordinator.machine))
     assert told == [] and world.start() is told[0]

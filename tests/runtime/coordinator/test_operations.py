@@ -78,7 +78,7 @@ def test_what_is_asked_while_an_answer_is_given_comes_after_it(world: Coordinato
     assert order == ["decide a", "answered a", "decide b", "answered b"]
 
 
-def test_a_handler_that_fails_takes_nobody_else_with_it(world: CoordinatorWorld) -> None:
+def test_a_handler_that_fails_does_not_fail_others(world: CoordinatorWorld) -> None:
     def on_reply(error: ErrorCode, reply: Any) -> None:
         raise RuntimeError("the client is gone")
 
@@ -371,7 +371,7 @@ def test_a_timer_that_is_set_again_fires_once_at_its_last_deadline(world: Coordi
         world.commit()
         world.advance(50)
     assert world.toy.fired == []
-    assert world.ports.timers.armed_count - before < 50, "moved later, not armed anew"
+    assert world.ports.timers.armed_count - before < 50, "moved later, not armed again"
     world.advance(950)
     world.advance(60_000)
     assert world.toy.fired == [("expire", "a")]
@@ -421,7 +421,7 @@ def test_a_timer_that_was_set_again_is_not_brought_forward_by_a_refused_write(
     assert len(world.toy.fired) == 2 and "a" not in world.toy.texts
 
 
-def test_what_nobody_asked_for_and_the_log_refused_is_decided_again(
+def test_a_decision_without_a_request_that_the_log_refused_is_made_again(
     world: CoordinatorWorld,
 ) -> None:
     world.set("a", "1")
@@ -494,7 +494,7 @@ def test_only_so_many_bytes_may_wait_for_their_commit() -> None:
     assert [world.replies[token] for token in again[:2]] == [(NONE, "set")] * 2
 
 
-def test_notes_are_given_to_whoever_writes_the_log(world: CoordinatorWorld) -> None:
+def test_notes_are_given_to_the_writer_of_the_log(world: CoordinatorWorld) -> None:
     world.ask(lambda toy, token: Decision(notes=["seen"]))
     world.set_in_sync(1)
     world.ask(lambda toy, token: Decision(records=[("a", "1")], notes=["never happened"]))

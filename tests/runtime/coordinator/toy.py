@@ -22,7 +22,7 @@ Record = tuple[str, str | None]
 
 
 class Wait(NamedTuple):
-    """Change: the token waits for the name; without one, nobody waits any more."""
+    """Change: the token waits for the name; without a token, none waits any more."""
 
     name: str
     token: Any = None
@@ -108,7 +108,7 @@ class Toy:
     def decide_set(
         self, token: Any, *records: Record, expires_ms: int | None = None, **said: Any
     ) -> Decision[Record]:
-        """Set names; whoever waits for one hears of it, or that it failed."""
+        """Set names; a token that waits for one is answered the text, or the error."""
         decision: Decision[Record] = Decision(list(records), **said)
         decision.reply(token, "set")
         for name, text in records:

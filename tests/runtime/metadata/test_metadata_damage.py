@@ -60,7 +60,7 @@ def promised_on_disk(world: MetadataWorld) -> tuple[int, int]:
 
 
 def would_vote_for(world: MetadataWorld, log_end: tuple[int, int]) -> bool:
-    """Whether voter 3 gets this one's vote, in an epoch that nobody has heard of."""
+    """Whether voter 3 gets this one's vote, in the next epoch."""
     machine, answers = world.host.machine, []
     request = messages.vote_request(world.config, 1, 3, machine.epoch + 1, log_end, False)
     world.ports.driver.feed(METADATA_KEY, received(answers.append, request))
@@ -163,7 +163,8 @@ def test_a_broker_has_promised_nothing():
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
 def test_damage_of_a_log_that_was_closed_in_order(share):
-    """Nobody reads it whole: what lies where an epoch begins is met at once, the rest later."""
+    """The start does not read it whole: damage where an epoch begins is found at once, other damage
+    later."""
     world = MetadataWorld()
     for _ in range(4):
         world.start()
@@ -406,7 +407,7 @@ def test_a_record_of_a_later_epoch_keeps_the_promise_as_well():
 
 
 def test_a_running_node_that_cuts_damage_off_promises_before_it_does():
-    """The follower meets the damage while nobody has told it that the batch is committed."""
+    """The follower finds the damage before its leader's high watermark has passed the batch."""
 
     def running(crash_at: int | None) -> MetadataWorld:
         world = one_of_three(disk_seed=crash_at or 0)
@@ -504,7 +505,7 @@ def test_a_batch_whose_header_is_lost_is_not_served():
 
 
 def test_an_answer_that_waited_until_a_snapshot_took_the_batches_place_is_empty():
-    """It ends no node: whoever takes answers slowly could end every leader that way."""
+    """It ends no node: else a client that takes answers slowly could end every leader."""
     world = world_of_segments()
     offset = misplace(world, 2)
     bounds = inputs.FetchBounds(ErrorCode.NONE, 1, 1, 0, world.host.log.end_offset)

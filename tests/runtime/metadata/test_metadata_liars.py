@@ -268,7 +268,7 @@ def test_a_log_that_cannot_be_emptied_ends_it(monkeypatch):
     assert "cannot be emptied" in follower.world.ports.failures[0]
 
 
-def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
+def test_an_unforeseen_error_refuses_the_snapshot_and_ends_no_node(caplog, monkeypatch):
     follower = all_given()
 
     def fail(*_: Any) -> None:

@@ -206,7 +206,7 @@ def test_nor_with_a_snapshot_and_an_empty_log():
 
 
 @pytest.mark.parametrize(("remove", "topics"), [(remove_log, 0), (remove_state, 3)])
-def test_whoever_is_alone_may_accept_the_loss(remove, topics):
+def test_a_lone_voter_may_accept_the_loss(remove, topics):
     world = lived()
     remove(world)
     world.start(accept_loss=True)
@@ -215,7 +215,7 @@ def test_whoever_is_alone_may_accept_the_loss(remove, topics):
 
 
 @pytest.mark.parametrize("remove", [remove_log, remove_state])
-def test_a_broker_promises_nothing_and_begins_anew(remove):
+def test_a_broker_promises_nothing_and_starts_over(remove):
     world = lived()
     remove(world)
     world.config = replace(world.config, can_become_voter=False)
@@ -328,7 +328,7 @@ def test_the_image_is_told_from_the_first_offset_on():
 
 
 def test_damage_behind_the_image_is_replaced_by_a_snapshot():
-    """Nobody can read it any more, but everything that it said is in the image."""
+    """The damaged batch cannot be read, but everything that it said is in the image."""
     world = MetadataWorld()
     world.start()
     world.create_topics(8)

@@ -70,12 +70,12 @@ def unfit_at_a_step(world: MetadataWorld) -> None:
 
 
 @pytest.mark.parametrize("make_unfit", [unfit_for_a_part, unfit_for_the_log, unfit_at_a_step])
-def test_a_node_that_cannot_apply_the_metadata_leads_and_answers_nobody(make_unfit):
+def test_a_node_that_cannot_apply_the_metadata_neither_leads_nor_answers(make_unfit):
     world = MetadataWorld()
     world.start()
     machine = world.host.machine
     make_unfit(world)
-    assert len(world.broken) == 1, "whoever runs the node hears of it, once"
+    assert len(world.broken) == 1, "the failure is reported to the node, once"
     assert machine.role is Role.FAILED and not machine.is_active_leader
     outcomes: list[ErrorCode] = []
     batch = build_batch([(None, b"x")])

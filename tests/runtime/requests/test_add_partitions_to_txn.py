@@ -59,7 +59,7 @@ def test_one_transaction_at_a_time_is_decided() -> None:
 
 
 def test_partitions_end_before_their_count() -> None:
-    """Then nothing is added, and nobody is asked."""
+    """Then nothing is added, and no coordinator is asked."""
     image: Any = SimpleNamespace(
         topics_by_name={"t": SimpleNamespace(name="t", partitions={0: None, 1: None})}
     )

@@ -85,7 +85,7 @@ class Nodes:
         self._states: dict[int, str] = {}
 
     def was_ended(self, id_: int) -> bool:
-        """Whether somebody asked for the end of this node."""
+        """Whether this node was killed or stopped by a request."""
         return self._states.get(id_) in (ACTIONS["kill"].done, ACTIONS["stop"].done)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Asked:
         self._connection.close()
 
     def answer(self, answer: Request) -> None:
-        """Send it; whoever asked may have gone."""
+        """Send it; the client may have disconnected."""
         with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(answer).encode() + b"\n")
 

@@ -180,7 +180,7 @@ def _directory(path: Path) -> Path:
 
 
 def _must_be_free(ports: Iterable[int], hint: str) -> None:
-    """Whether nobody listens there. ClusterError: all nodes would be started for nothing."""
+    """ClusterError if a port is in use: the nodes would be started for nothing."""
     from fencepost.testing.node_process import ClusterError
     from fencepost.testing.ports import LOOPBACK
 
@@ -295,7 +295,7 @@ def _serve(cluster: QuorumCluster, stopping: threading.Event) -> int:
 
 
 def _start(cluster: QuorumCluster) -> None:
-    """Start all nodes; somebody who is looking sees how many are ready."""
+    """Start all nodes; on a terminal, show how many are ready."""
     if not sys.stderr.isatty():
         cluster.start()
         return

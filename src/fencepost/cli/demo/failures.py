@@ -18,11 +18,11 @@ POLL_S = 0.05
 
 
 class ElectionMissingError(RuntimeError):
-    """Nobody led a partition in time; the message is for the user."""
+    """No broker led a partition in time; the message is for the user."""
 
 
 class Failover(NamedTuple):
-    """A leader that was killed, and who came after it."""
+    """A leader that was killed, and its successor."""
 
     partition: int
     killed: int
@@ -75,7 +75,8 @@ def wait_for_leader(cluster: Cluster, topic: str, partition: int, *, above: int)
                 return found
         time.sleep(POLL_S)
     raise ElectionMissingError(
-        f"nobody led {topic}-{partition} after leader epoch {above} in {ELECTION_TIMEOUT_S:.0f} s"
+        f"no broker led {topic}-{partition} after leader epoch {above}"
+        f" in {ELECTION_TIMEOUT_S:.0f} s"
     )
 
 

@@ -133,7 +133,7 @@ def _items(file: PlainFile, path: str, kind: str, arguments: argparse.Namespace)
 
 
 class _Watched:
-    """A file whose reading is told to whoever is looking."""
+    """A file whose reads update a progress display."""
 
     def __init__(self, file: Readable, progress: Progress) -> None:
         self._file = file

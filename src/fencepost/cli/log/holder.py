@@ -22,7 +22,7 @@ def holder_of(directory: str) -> int | None:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENXIO):
             raise
-        return None  # a pipe, a socket, a device: nobody's lock
+        return None  # a pipe, a socket, a device: no node locks it
     try:
         return lock_holder(descriptor)
     finally:

@@ -84,7 +84,7 @@ def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int
 
     UsageError without the extra `pcap`; InputError for what is no capture, for one without packets
     on `ports`, and for one that ends or breaks off in the middle, after everything before that has
-    been printed. Nobody is told how much there was when the reader of the output has left.
+    been printed. Once the reader of the output has left, stderr does not get how much there was.
     """
     options = OutputOptions.of(arguments)
     with _opened(arguments.pcap) as (link_type, packets):

@@ -198,7 +198,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "KAFKA-19720",
         searched=False,
     ),
-    # Whoever names an instance id may speak for it.
+    # Any member that names an instance id is taken for the owner of that id.
     "fences-no-instance": in_brokers(
         "two processes of one instance id commit for one partition",
         patched((ClassicGroup, "validate_member", always(None))),
@@ -233,7 +233,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S86",
         searched=False,
     ),
-    # What a member of a consumer group commits is taken, whoever it is and in whatever epoch.
+    # The coordinator takes offsets from any member of a consumer group, in any member epoch.
     "old-epochs-commit": in_brokers(
         "a member that was put out commits for a partition that another has",
         patched((ConsumerGroup, "refuse_commit", always(None))),

@@ -104,7 +104,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A controller that is out of date takes itself for newer than a leader (KAFKA-14154).
     "stale-controllers-fence": in_brokers(
-        "a leader believes that it is fenced, and never has anybody in sync again",
+        "a leader believes that it is fenced, and never adds a replica to the in-sync set again",
         controller(is_ahead=always(False)),
         "S16",
         searched=False,

@@ -285,7 +285,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S21",
         searched=False,
     ),
-    # A leader that hears of another in-sync set by metadata lets everybody wait on (KAFKA-14334).
+    # A leader that reads a smaller in-sync set in metadata completes no produces (KAFKA-14334).
     "waits-for-who-is-out-of-sync": in_brokers(
         "a producer waits for a broker that is fenced, and sends its batch again",
         partition(advances_by_metadata=always(False)),

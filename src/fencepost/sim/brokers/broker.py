@@ -313,7 +313,7 @@ class SimBroker(SimNode):
             self._close()
         self.kill()
         if not self.world.options.by_hand:
-            # Whoever had it stopped may have tried to start it when it was still about to leave.
+            # The fault that stopped it may have tried to start it while it was still stopping.
             self.world.schedule_in(RESTART_US, "start", self._restart)
 
     def _close(self) -> None:

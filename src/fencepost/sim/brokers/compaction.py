@@ -1,7 +1,7 @@
 """Log compaction in a simulated broker: the product's cleaner, at once and on the broker's thread.
 
-What chooses logs and lends threads to them (`broker/replicas/compaction.py`) is not here: somebody
-says when. The observer is shown the log before and after.
+What chooses logs and lends threads to them (`broker/replicas/compaction.py`) is not here: a timer
+of `Cleaners` or a scenario calls `compact`. The observer is shown the log before and after.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def compact(broker: BrokerProcess, hosted: HostedPartition) -> CleaningStats:
     try:
         cleaning.run(OffsetMap(MAP_BYTES), put_in_place)
         broker.log_dir.note_cleaned(log, cleaning)
-    except Crash:  # whether what is begun will be finished, nobody knows
+    except Crash:  # the next start may finish the swap or undo it
         after = contents_of(broker, log, wall_ms, suffix=LOG_SUFFIX + SWAP_SUFFIX)
         observer.oracle.partitions.cleaned(key).note(before, after)
         raise

@@ -1,7 +1,8 @@
-"""A broker's way to the active controller: whom its metadata names as leader, and again if need be.
+"""A broker's requests to the active controller, which is the leader that its metadata names.
 
-The answer is given once. A request that nobody has answered within its time is given up; what it
-asked for may then have been done or not.
+A request is sent again until it is answered, and `on_reply` is called once. A request that no
+controller has answered within its time is given up; the controller may have done what it asks for
+or not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 RETRY_MS: Final = 100
-NOBODY: Final = -1
+NO_CONTROLLER: Final = -1
 
 
 class ControllerLink:
@@ -24,16 +25,19 @@ class ControllerLink:
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
-        self._connected_to = NOBODY
+        self._connected_to = NO_CONTROLLER
 
     def stay_with(self, controller_id: int) -> None:
-        """Ask this one, whoever leads by the metadata, until it does not answer as a controller."""
+        """Ask this controller until it does not answer, or answers NOT_CONTROLLER.
+
+        Until then the leader that the broker's metadata names is not asked.
+        """
         self._connected_to = controller_id
 
     def ask(
         self, request: Message, on_reply: OnReply, *, timeout_ms: int = 5_000, purpose: str = ""
     ) -> None:
-        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None)."""
+        """Send it; `on_reply` gets (NONE, the response) or (why there is none, None)."""
         self._try(request, on_reply, self._broker.clocks.now_ms() + timeout_ms)
 
     def _try(self, request: Message, on_reply: OnReply, deadline_ms: int) -> None:
@@ -42,7 +46,7 @@ class ControllerLink:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
         controller_id = self._connected_to
-        if controller_id == NOBODY:
+        if controller_id == NO_CONTROLLER:
             controller_id = broker.machine.leader_id
         if controller_id < 0:
             self._again(request, on_reply, deadline_ms)
@@ -50,7 +54,7 @@ class ControllerLink:
 
         def answered(response: Any, is_refused: bool) -> None:
             if response is None or response.error_code == ErrorCode.NOT_CONTROLLER:
-                self._connected_to = NOBODY
+                self._connected_to = NO_CONTROLLER
                 self._again(request, on_reply, deadline_ms)
             else:
                 on_reply(ErrorCode.NONE, response)

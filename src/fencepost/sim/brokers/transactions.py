@@ -1,8 +1,9 @@
 """What a simulated broker has for transactions: the product's own parts, over the world's network.
 
-They are put together as `broker/node` does it: the coordinators of transactional ids, who carries
-their markers to leaders, who writes markers into the partitions that are led here, who asks
-coordinators before the first batch of a transaction is written, and who takes offsets that are
+They are put together as `broker/node` does it: the coordinators of transactional ids; the sender of
+their markers to leaders (`MarkerSender`); the writer of markers into the partitions that this
+broker leads (`MarkerWriter`); the verifier, which asks coordinators before the first batch of a
+transaction is written (`Verifier`); and `TransactionalCommits`, which takes offsets that are
 committed in transactions.
 """
 

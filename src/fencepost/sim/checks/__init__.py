@@ -48,7 +48,7 @@ class Check:
         """A node has opened its log and found these entries; `oracle` still says what was there."""
 
     def put_back(self, oracle: Oracle, node_id: int) -> None:
-        """A node's disk is about to be as it was earlier, and nobody builds on what it forgets."""
+        """A node's disk is about to be as it was earlier; no decision depends on what it loses."""
 
     def stepped(self, oracle: Oracle, view: NodeView) -> None:
         """A node's machine looks different after a step; `oracle.views` still has the old view."""
@@ -87,7 +87,7 @@ class Check:
         """A node has a new cluster image, of everything below `image.offset + 1`."""
 
     def told_committed(self, oracle: Oracle, base_offset: int, crc: int) -> None:
-        """Somebody was told that the batch with this checksum is committed at that offset."""
+        """A node has answered that the batch with this checksum is committed at that offset."""
 
     # -- partitions of simulated brokers -------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Check:
         """The epoch cache of a replica, as (epoch, start offset), when its role or log is new."""
 
     def became_visible(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
-        """A leader's high watermark has passed a batch that nobody could read before."""
+        """A leader's high watermark has passed a batch that no consumer could read before."""
 
     def produced(
         self, oracle: Oracle, broker_id: int, key: PartitionKey, base_offset: int, acks: int
@@ -161,9 +161,9 @@ class Check:
         crc: int,
         known_offset: int,
     ) -> None:
-        """A producer hears that its batch is on all in-sync replicas (acks=all), at that offset.
+        """A leader has answered a producer that its batch is on all in-sync replicas (acks=all).
 
-        When it first asked, everything below `known_offset` was acknowledged to somebody.
+        When the producer first sent it, leaders had acknowledged everything below `known_offset`.
         """
 
     def batch_passed(self, oracle: Oracle, passed: Passed) -> None:

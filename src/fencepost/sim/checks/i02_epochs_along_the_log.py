@@ -40,7 +40,7 @@ class EpochsAlongTheLog(Check):
         may_lack = oracle.partitions.cleaned(key).without_records
         for batch in log.entries:
             if batch.base_offset in may_lack:
-                continue  # whoever copied the log since has not seen it
+                continue  # a replica that copied the log after compaction did not get this batch
             there = max(batch.base_offset, log.start_offset)  # some of it may be deleted
             begun = [epoch for epoch, start in epochs if start <= there]
             if not begun or begun[-1] != batch.epoch:

@@ -10,8 +10,9 @@ from fencepost.sim.partition_oracle import ReplicaView
 class AgreedPrefixes(Check):
     """Compares what a replica's high watermark has passed with all others that know it passed.
 
-    A replica that has just come up is compared from the start of its log on. Where somebody has
-    asked for an unclean election one may come up with what is lost, until it has met its leader.
+    A replica that has just started is compared from the start of its log on. A partition for which
+    a scenario has asked for an unclean election is not compared: a replica of it may start with
+    records that are lost, until it has fetched from its leader.
     """
 
     kind = "I04"

@@ -1,4 +1,4 @@
-"""I05: log start <= high watermark <= log end, and nobody leads beyond what is durable."""
+"""I05: log start <= high watermark <= log end, and durable offset <= log end, of each replica."""
 
 from __future__ import annotations
 

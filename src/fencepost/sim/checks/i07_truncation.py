@@ -1,6 +1,6 @@
 """I07: nothing that is committed is cut off, whether the node that cuts knows of it or not.
 
-Nor is anything deleted at a log's start that nobody asked to delete.
+Nor does a replica delete records at a log's start above every offset of a DeleteRecords request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Truncation(Check):
             raise Violation(
                 self.kind,
                 f"{broker_id} deletes records of partition {key[1]} below {start_offset}, and"
-                f" somebody has asked for {may_go}",
+                f" clients have asked for {may_go} at most",
             )
 
 

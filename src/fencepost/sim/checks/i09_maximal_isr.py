@@ -1,4 +1,4 @@
-"""I09: a leader that may acknowledge counts everybody whom the controllers might have lead next.
+"""I09: a leader that may acknowledge counts every replica that the controllers might elect next.
 
 Its maximal in-sync set holds the controllers' in-sync set and their eligible leader replicas. It is
 asked of leaders of the newest epoch whose committed in-sync set is not below `min.insync.replicas`:

@@ -1,7 +1,7 @@
 """I10: who is in sync by the controllers' word has all that is below any replica's high watermark.
 
 I17 asks it of the set that the leader knows. The controllers' may be another one: they have added
-somebody, and the leader does not know yet.
+a replica, and the leader has not received the answer yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""I11: whoever may be elected without loss has everything that was visible, and has it on its disk.
+"""I11: each replica that may be elected without loss has all visible records, durably on its disk.
 
 These are the in-sync replicas and the eligible leader replicas (KIP-966). A broker whose disk is
-lost or that has not come back from a crash is not asked: it registers again first, and is neither
-from then on if it may lack anything.
+lost or that has not come back from a crash is not looked at: it registers again first, and is
+neither from then on if it may lack anything.
 """
 
 from __future__ import annotations

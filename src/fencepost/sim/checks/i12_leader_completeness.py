@@ -1,7 +1,7 @@
 """I12: who leads a partition has everything that was acknowledged or that a consumer may have read.
 
-It is asked of a replica that begins to lead in an epoch that is the newest that anybody knows; one
-that has slept through an election leads nobody.
+The check looks at a replica that begins to lead, if no newer leader epoch is committed or was led
+in before; a replica with an older epoch has missed an election, and no follower follows it.
 """
 
 from __future__ import annotations

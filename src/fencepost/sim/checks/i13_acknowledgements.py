@@ -1,6 +1,7 @@
-"""I13: what somebody was told is committed, is committed, where they were told it stands.
+"""I13: what a controller or a leader acknowledges is committed, at the offset that it answers.
 
-Of partitions: acks=1 is said of what is durable on the leader's disk, acks=all of what is visible.
+Of partitions: a leader acknowledges acks=1 when a batch is durable on its disk, and acks=all when
+the batch is visible.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from fencepost.sim.partition_oracle import PartitionKey
 
 
 class Acknowledgements(Check):
-    """Keeps what was told, and compares it with the committed log as soon and as late as it can."""
+    """Keeps what was acknowledged, and compares it with the committed log then and at the end."""
 
     kind = "I13"
 

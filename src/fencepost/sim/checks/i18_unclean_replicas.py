@@ -2,7 +2,7 @@
 
 What it had may be gone with its page cache. It enters the in-sync set again, once it has caught up,
 which I11 looks at. Without eligible leader replicas (KIP-966) the last one in sync stays so, and
-nobody leads.
+the partition has no leader.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class OneVote(Check):
         self._note(node_id, directory_id, state.epoch, state.voted_id)
 
     def state_read(self, oracle: Oracle, node_id: int, state: Any) -> None:
-        # A crash in the middle of writing may leave the new state, and nobody was told of it yet.
+        # A crash in the middle of writing may leave the new state before the vote was answered.
         self.state_written(oracle, node_id, state)
 
     def vote_told(self, oracle: Oracle, voter_id: int, candidate: int, epoch: int) -> None:

@@ -7,9 +7,9 @@ from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class CommittedPrefix(Check):
-    """Compares what a node newly holds for committed with what anybody held for committed before.
+    """Compares what a node newly holds for committed with what other nodes did before.
 
-    What nobody had, `checks.i26_majority` takes into the oracle.
+    `checks.i26_majority` adds to the oracle the batches that no node held for committed before.
     """
 
     kind = "I24"

@@ -1,10 +1,10 @@
 """I26: committed means durable, on the disks of a majority of the voters.
 
-Whoever first holds a batch for committed is the leader that counted; a majority of the voters it
-goes by must have the batch where no crash takes it. A voter is a node with its directory: the same
-id on another disk does not count. A voter that cut the batch off because of damage counts as long
-as its acknowledged end, durably written, keeps it from electing anybody who lacks the batch: its
-leader may count what it said before.
+The first node that holds a batch for committed is the leader that counted its followers' fetches;
+a majority of the voters that it goes by must have the batch where no crash takes it. A voter is a
+node with its directory: the same id on another disk does not count. A voter that cut the batch off
+because of damage counts as long as its acknowledged log end, durably written, keeps it from voting
+for a candidate that lacks the batch: the leader may count what that voter fetched before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """I27: a snapshot says what the log up to its end says; a log without its beginning has one.
 
 Its end is the end of a committed batch, its epoch is that batch's; its records make the image that
-replaying the log makes; and whoever has a snapshot of that name has the same one, voters included.
+replaying the log makes; and all nodes that have a snapshot of that name have the same one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from fencepost.sim.oracle import Oracle, Violation
 
 
 class LeadersAndSnapshots(Check):
-    """Looks at the role of whoever takes a snapshot over."""
+    """Looks at the role of a node that loads a snapshot."""
 
     kind = "I28"
 

@@ -16,7 +16,7 @@ KEPT = 256
 
 
 class Images(Check):
-    """The first image that anybody has of an offset is what all others are compared with.
+    """The first image that any node has of an offset is what all others are compared with.
 
     An image shares the parts that did not change with the one before it. So of two images only
     those parts are compared that are not the ones that were found equal the last time.

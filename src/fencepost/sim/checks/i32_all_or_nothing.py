@@ -1,9 +1,10 @@
 """I32: a transaction ends in all of its partitions, offsets included, and everywhere in one way.
 
-What its producer was told is committed is committed with all that was acknowledged in it. It is
-committed only if the producer has asked for that, and knows of all that it wrote that it is
-written; and aborted only if it has, or if somebody else
-has asked for its transactional id, or if it has lasted too long by its coordinator's clock.
+A transaction whose producer was answered that it is committed is committed with all that was
+acknowledged in it. A coordinator commits it only if the producer has asked for that, and has an
+acknowledgement of all that it wrote; and aborts it only if the producer has asked for that, or if
+InitProducerId has come for its transactional id, or if it has lasted too long by the coordinator's
+clock.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class AllOrNothing(Check):
             return
         is_late = after.last_update_ms - before.start_ms >= before.timeout_ms
         if after.is_committed or not (is_late or oracle.transactions.is_fenced(one)):
-            self._refuse(one, after.is_committed, "and nobody has asked for that")
+            self._refuse(one, after.is_committed, "and no producer has asked for that")
 
     def _refuse(self, one: Transaction, commits: bool, why: str) -> None:
         word = "committed" if commits else "aborted"

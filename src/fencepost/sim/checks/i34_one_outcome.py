@@ -32,7 +32,7 @@ class OneOutcome(Check):
         decided = oracle.transactions.decision(batch.producer_id, batch.producer_epoch)
         if batch.commits not in decided:
             word = "commits" if batch.commits else "aborts"
-            said = "nobody has decided that" if not decided else "the decision is another"
+            said = "no coordinator has decided" if not decided else "the decision is another"
             raise Violation(
                 self.kind,
                 f"{broker_id} has a marker at {batch.base_offset} of partition {key[1]} that {word}"

@@ -18,7 +18,9 @@ class NoHangingTransaction(Check):
         for key, transactions in sorted(oracle.transactions.undecided().items()):
             if key not in oracle.partitions.deleted:
                 names = " ".join(one.name for one in transactions)
-                raise Violation(self.kind, f"nobody ends transaction {names} in partition {key[1]}")
+                raise Violation(
+                    self.kind, f"no marker ends transaction {names} in partition {key[1]}"
+                )
 
 
 CHECK = NoHangingTransaction

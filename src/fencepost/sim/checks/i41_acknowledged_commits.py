@@ -1,6 +1,6 @@
 """I41: a commit of an offset that was acknowledged is in the log, where no failover takes it.
 
-What is committed stays (I07, I12, I20), so it is enough to look when somebody hears of it.
+What is committed stays (I07, I12, I20), so it is enough to look when a client gets the answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fencepost.sim.partition_oracle import PartitionKey
 
 
 class AcknowledgedCommits(Check):
-    """Looks up what a client is told is committed."""
+    """Looks up each offset that a client is answered is committed."""
 
     kind = "I41"
 

@@ -14,7 +14,7 @@ from fencepost.sim.partition_oracle import PartitionKey
 
 
 class OneOwner(Check):
-    """Compares what coordinators tell the members of one generation, whoever coordinates."""
+    """Compares the assignments of one generation's members, whichever broker coordinates."""
 
     kind = "I42"
 

@@ -17,7 +17,7 @@ KEPT = 4_096
 
 
 class Permissions(Check):
-    """Decides every question anew, and compares brokers by the offsets of their images."""
+    """Decides every question again, and compares brokers by the offsets of their images."""
 
     kind = "I55"
 

@@ -66,8 +66,8 @@ class Client:
         )
 
     def feed(self, input_: Any) -> None:
-        """Every request of a client says whom to tell."""
-        raise AssertionError(f"nobody waits for {input_}")
+        """Never called: every request of a client has a callback of its own."""
+        raise AssertionError(f"no callback waits for {input_}")
 
     def later(self, most_ms: int, act: Callable[[], None]) -> None:
         """Do something within that time; with nothing drawn at the end of it."""
@@ -82,7 +82,7 @@ class Client:
         return alive[self.lane.pick(len(alive))].metadata.image if alive else None
 
     def leader_of(self, key: PartitionKey) -> int | None:
-        """Whom to ask about a partition; None if nobody is known to lead it."""
+        """The broker to ask about a partition; None if no leader of it is known."""
         brokers = list(self.world.brokers)
         if self.lane.chance(ASTRAY_PER_MILLE):
             return brokers[self.lane.pick(len(brokers))]

@@ -1,9 +1,9 @@
 """A consumer without members: it commits offsets of its own group, and asks what is committed.
 
 It commits one offset after the other, each greater than any before, again and again until it is
-known what has become of it, or it gives it up. Nobody else writes to its group, but a commit that
-was on its way for long may still arrive behind a later one, as it may in Kafka: what is right is
-what the log says.
+known what has become of it, or it gives it up. No other client writes to its group, but a commit
+that was on its way for long may still arrive behind a later one, as it may in Kafka: what is right
+is what the log says.
 """
 
 from __future__ import annotations

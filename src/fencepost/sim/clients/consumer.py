@@ -1,9 +1,9 @@
 """A consumer of all partitions, from their beginning on; every batch that it reads is checked.
 
 With every other fetch it names the epoch of the last batch it has read, as consumers do that want
-to know whether the log under them was cut (KIP-320). It must not have been: of what was visible
-nothing is ever cut off, unless somebody has asked for an unclean election. Then a consumer goes
-back to where its log and the leader's part.
+to know whether the log under them was cut (KIP-320). It must not have been: no replica ever cuts
+off what was visible, unless a scenario has asked for an unclean election. Then the consumer goes
+back to where its log and the leader's diverge.
 
 Partitions take turns; one that has more than a fetch brought is fetched from again at once, so that
 a consumer of small fetches reads faster than any number of producers writes. Some consumers wait at
@@ -152,7 +152,7 @@ class Consumer(Client):
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE and (
             self.is_deposed(leader, key) or offset != self.positions[key].offset
         ):
-            return  # it is asked again, of whoever leads then, from where it is by now
+            return  # the next fetch asks the leader of then, from the position of then
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_late(key):
             self._go_to_start(key, leader)
         elif error not in _TRY_AGAIN:

@@ -1,10 +1,11 @@
 """A member of a group: it joins, is assigned partitions, heartbeats, commits, and leaves again.
 
-It does what Kafka's classic consumers do. Whoever is told that it leads assigns all partitions by
-turns. What it commits is an offset that nobody else ever commits, so that the observer knows of
-each committed offset which member of which generation it is from; a commit that is refused or not
-answered is given up. An answer that says so makes it join again, under another id if need be.
-A static member (KIP-345) does not leave: it ends, and begins again under its instance id.
+It does what Kafka's classic consumers do. The member that JoinGroup names as leader assigns all
+partitions by turns. What a member commits is an offset that no other member ever commits, so that
+the observer knows of each committed offset which member of which generation it is from; a commit
+that is refused or not answered is given up. An answer that says so makes it join again, under
+another id if need be. A static member (KIP-345) does not leave: it ends, and begins again under its
+instance id.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from fencepost.wire.types import Uuid
 GROUP_ID: Final = "members"
 SESSION_TIMEOUT_MS: Final = 3_000
 REBALANCE_TIMEOUT_MS: Final = 1_500
-"""Shorter than a request may take, so that whoever waits in JoinGroup is still there to hear."""
+"""Shorter than a request may take, so that members in JoinGroup still wait for the answer."""
 PROTOCOL: Final = "range"
 LEAVES_ONE_IN: Final = 12
 GARBLED: Final = b"\0"
@@ -232,7 +233,7 @@ class Member(GroupClient):
     # -- asking ------------------------------------------------------------------------------
 
     def _ask(self, request: Message, then: Answered) -> None:
-        """Ask the coordinator; `then` hears of an answer, and nobody of none."""
+        """Ask the coordinator; `then` is called with an answer, and not at all without one."""
         partition: PartitionKey | None = self.offsets_partition()
         broker_id = None if partition is None else self.leader_of(partition)
         if broker_id is None:

@@ -113,7 +113,7 @@ class BrokerClients:
     # -- when all is well again ----------------------------------------------------------------
 
     def partitions(self) -> list[PartitionKey]:
-        """The partitions that there are by the newest committed image, whoever deleted others."""
+        """The partitions that there are by the newest committed image."""
         image = self._world.observer.committed_image
         return [
             (topic.topic_id, index)

@@ -1,11 +1,12 @@
 """A producer: one batch at a time, sent again until it is known what has become of it.
 
 An idempotent one (KIP-98) asks for acks=all and never gives a batch up; its sequence numbers rise
-by one per record and partition. Any other may give up, and then nobody knows. A record's value
-names its producer and its number, so that no two batches of a world have one checksum. Records have
-timestamps: brokers forget, when they start, a producer whose last record is a day old. Where topics
-are compacted, an idempotent producer may be slow: without an answer it waits for so long that its
-batch may have been superseded, compacted and copied before it sends it again.
+by one per record and partition. Any other may give up, and then its batch may be written or not. A
+record's value names its producer and its number, so that no two batches of a world have one
+checksum. Records have timestamps: brokers forget, when they start, a producer whose last record is
+a day old. Where topics are compacted, an idempotent producer may be slow: without an answer it
+waits for so long that its batch may have been superseded, compacted and copied before it sends it
+again.
 """
 
 from __future__ import annotations

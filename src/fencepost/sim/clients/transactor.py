@@ -130,7 +130,7 @@ class Transactor(Client):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has ended its transaction, or somebody else has its id."""
+        """Whether it has ended its transaction, or another producer has its transactional id."""
         return self.manager.state in (State.READY, State.FATAL_ERROR) and not self._waits
 
     @property
@@ -209,7 +209,7 @@ class Transactor(Client):
     # -- what the application does ---------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Get a producer id, and fence whoever has the transactional id."""
+        """Get a producer id, and fence the producer that has the transactional id."""
         self.manager.transaction_version = self._level()
         self.manager.initialize()
         self._go()
@@ -330,7 +330,7 @@ class Transactor(Client):
         return level if self.knows_kip_890 else min(level, FIRST_TV2 - 1)
 
     def _coordinator(self, kind: int, key: str) -> int | None:
-        """Whom to ask about an id or a group; None if nobody is known to coordinate it."""
+        """The broker to ask about an id or a group; None if no coordinator of it is known."""
         image = self.image()
         name = TRANSACTIONS_TOPIC if kind == TRANSACTION else OFFSETS_TOPIC
         topic = None if image is None else image.topics_by_name.get(name)

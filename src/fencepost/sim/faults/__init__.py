@@ -46,7 +46,7 @@ class Fault:
         return True
 
     def act(self) -> None:
-        """Do some harm, or none if there is nobody to do it to."""
+        """Do some harm, or none if no node or link can have this fault now."""
 
     def heal(self) -> None:
         """Undo whatever is left of it; called once, when the safety phase ends."""

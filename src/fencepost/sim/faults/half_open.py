@@ -6,7 +6,7 @@ from fencepost.sim.faults import Fault
 
 
 class HalfOpen(Fault):
-    """All of one node with another, or with everybody; what is sent next gets through."""
+    """All of one node with another, or with every other; what is sent next gets through."""
 
     name = "half-open"
 

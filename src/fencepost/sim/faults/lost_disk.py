@@ -35,7 +35,7 @@ class LostDisk(Fault):
         self._try(self.world.brokers[node.id], node.incarnation, TRIES)
 
     def _try(self, broker: SimBroker, incarnation: int, tries: int) -> None:
-        """Exchange the disk now, or look again soon; somebody else may start the broker before."""
+        """Exchange the disk now, or look again soon; another fault may start the broker before."""
         if broker.is_up or broker.incarnation != incarnation:
             return
         if self._is_spared(broker.id):

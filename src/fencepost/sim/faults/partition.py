@@ -52,7 +52,7 @@ class Partition(Fault):
         return [(a, b) for a in ids[1:middle] for b in ids[middle:]]
 
     def _ring(self, ids: list[int]) -> list[Pair]:
-        """Everybody sees just a majority, its neighbours in a ring, and no two see the same one."""
+        """Each node reaches just a majority, its neighbours in a ring, and no two the same one."""
         count = len(ids)
         nearest = (count // 2 + 1) // 2
         return [

@@ -1,4 +1,4 @@
-"""A sync does not come to its end: the disk hangs, and with it whoever waits for it."""
+"""A sync takes up to 15 seconds: the disk hangs, and so does the node that waits for it."""
 
 from __future__ import annotations
 

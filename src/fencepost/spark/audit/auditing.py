@@ -1,4 +1,4 @@
-"""The course of an audit, whoever runs its tasks: list, read, stitch, compare.
+"""The course of an audit, wherever its tasks run: list, read, stitch, compare.
 
 A log directory that was not closed cleanly may be in use. Its files are read as after a crash (what
 lies above the recovery point is not judged by files that are written later), and where something is

@@ -61,7 +61,7 @@ class Cover:
     def of(
         cls, copies: Sequence[Copy], range_offsets: int, strangers: Collection[int] = ()
     ) -> Cover:
-        """Of these copies of one partition; `strangers`, by their places, agree with nobody."""
+        """Of these copies of one partition; those at the places `strangers` agree with no other."""
         extents = [
             (0, 0) if place in strangers else _extent(copy) for place, copy in enumerate(copies)
         ]
@@ -90,7 +90,7 @@ def _extent(copy: Copy) -> tuple[int, int]:
     start = max(copy.start_offset, facts.cleaned_offset or 0)
     end = facts.high_watermark or 0
     if not copy.has_checkpoints:
-        end = OFFSET_MAX  # nobody says what is committed
+        end = OFFSET_MAX  # without checkpoints it is not known what is committed
     if copy.error is not None or copy.directory.rpartition("/")[2] == METADATA_DIR:
         end = 0  # the quorum's high watermark is in no file
     return start, max(start, end)

@@ -1,8 +1,8 @@
 """What executors do: verify a segment, or part of a large one, or what lies beside segments.
 
-The checks are those of `fencepost log verify`. A segment begins with the producers whose snapshot
-stands at its first offset, so it needs nobody who has read those in front of it; what only shows
-where two segments meet is for `stitching`.
+The checks are those of `fencepost log verify`. A task begins with the producers in the snapshot at
+its segment's first offset, so it does not wait for the segments before it to be read; what only
+shows where two segments meet is for `stitching`.
 
 Of a large segment one task reads the headers alone, for all checks but the CRC; others read parts
 of it, beginning where the offset index says that a batch begins. If any of them finds something,

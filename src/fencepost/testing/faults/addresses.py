@@ -1,8 +1,8 @@
-"""Clients of somebody else's cluster are sent back through the proxy.
+"""Clients of a cluster that does not know of the proxy are sent back through it.
 
-A cluster that does not know of the proxy tells its brokers' own addresses: in Metadata,
-FindCoordinator, DescribeCluster, DescribeQuorum, and beside errors in Produce and Fetch. Each
-address is replaced by that of a gate in front of it, which is made when it is first heard of.
+Such a cluster answers with its brokers' own addresses: in Metadata, FindCoordinator,
+DescribeCluster, DescribeQuorum, and beside errors in Produce and Fetch. Each address is replaced by
+that of a gate in front of it, which is made when an answer first has the address.
 Which messages have addresses is read from their declarations: a host with a port beside it.
 
 A client learns from ApiVersions what it may ask. The proxy has to read what passes, so it offers

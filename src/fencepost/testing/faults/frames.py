@@ -1,7 +1,7 @@
 """Frames out of the bytes of either direction, kept whole with their length, as they are passed on.
 
-What does not look like a frame is passed on as it comes, and so is everything behind it: whoever it
-is meant for is the one to complain.
+What does not look like a frame is passed on as it comes, and so is everything behind it: its
+receiver is to refuse it.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Gate:
             connection.close()
 
     def refuse(self) -> None:
-        """Refuse connections, as a host does where nobody listens; those that are open stay."""
+        """Refuse connections, as a port without a listener does; those that are open stay."""
         if self._is_open:
             asyncio.get_running_loop().remove_reader(self._socket)
         self._is_open = False

@@ -343,7 +343,7 @@ class FaultInjector:
 
     def _await(self, function: Callable[[], Awaitable[T]]) -> T:
         if self._loop is None:
-            raise FaultError("there is nobody to inject faults: this has not been started")
+            raise FaultError("no proxy runs that could inject faults: this has not been started")
 
         async def call() -> T:
             return await function()

@@ -126,7 +126,7 @@ class SlowWay:
         return True
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """No frame waits any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

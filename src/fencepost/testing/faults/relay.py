@@ -139,7 +139,7 @@ class _Wait:
                 self._done()
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting, without a call of `done`: the connection is closed."""
         self._left = set()
         for timer in self._timers:
             timer.cancel()
@@ -315,7 +315,7 @@ class Relay:
         elif head.api_key in SPOILED:
             self._pass_on(head, frame, request, [failure, *later])
         elif head.api_key == PRODUCE and request.acks == 0:  # type: ignore[attr-defined]
-            self.abort()  # nobody waits for an answer: Kafka's brokers disconnect
+            self.abort()  # there is no answer to carry the error: Kafka's brokers disconnect
         else:
             self._answer(head, request, failure.error, later)
 

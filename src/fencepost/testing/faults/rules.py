@@ -1,7 +1,7 @@
 """What is to go wrong with which requests: a `Fault` says it, `Rules` finds those that match.
 
 A fault stays until it has met `count` requests, or until it is lifted. It can be asked how many it
-has met, and a test can wait until it has, so that nobody has to sleep.
+has met, and a test can wait until it has, instead of sleeping.
 """
 
 from __future__ import annotations

@@ -44,5 +44,5 @@ class ControlledShutdownResponse(
         doc="0; 8 there is no such broker, 11 this is not the controller, 77 an old broker epoch.",
     )
     remaining_partitions: list[RemainingPartition] = field(
-        doc="Partitions nobody else could take over; empty when the broker may stop.",
+        doc="Partitions no other replica could take over; empty when the broker may stop.",
     )

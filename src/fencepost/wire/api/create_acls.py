@@ -38,7 +38,7 @@ class AclCreation(Struct):
         doc="3 literal, 4 prefixed; v0 has no prefixed ones.",
     )
     principal: String = field(
-        doc="Whom it is about, as `User:name`; `User:*` is everybody.",
+        doc="Whom it is about, as `User:name`; `User:*` is all users.",
     )
     host: String = field(doc="Address the principal connects from, no host name; `*` is any.")
     operation: Int8 = field(

@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38): get a token that others can authenticate with for a while.
 
 The token's id and its base64 HMAC serve as user and password of SASL/SCRAM, with the extension
-`tokenauth=true`; whoever has them acts as the owner. Handled by the controller; a broker forwards
-it. The connection must be authenticated, and not with a token itself.
+`tokenauth=true`; a client that has them acts as the owner. Handled by the controller; a broker
+forwards it. The connection must be authenticated, and not with a token itself.
 
 KIP-48. v1 throttles after the answer (KIP-219), v2 is flexible (KIP-482), v3 lets a caller create
 tokens for other owners (KIP-373). Since 4.0 brokers read v1 and up (KIP-896).
@@ -16,7 +16,7 @@ from fencepost.wire.types import Bytes, Int16, Int32, Int64, String
 
 
 class CreatableRenewers(Struct):
-    """Somebody who may renew the token, besides its owner."""
+    """A principal that may renew the token, besides its owner."""
 
     principal_type: String = field(doc="Type of the principal; only `User` is taken.")
     principal_name: String = field(doc="Name of the principal.")
@@ -25,7 +25,7 @@ class CreatableRenewers(Struct):
 class CreateDelegationTokenRequest(
     Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"
 ):
-    """Asks for a token that whoever has it can authenticate with as the owner."""
+    """Asks for a token with which any client that has it can authenticate as the owner."""
 
     owner_principal_type: String | None = field(
         "3+",

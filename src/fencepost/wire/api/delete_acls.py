@@ -79,7 +79,7 @@ class DeleteAclsMatchingAcl(Struct):
         default=3,
         doc="3 literal, 4 prefixed; v0 has no prefixed ones.",
     )
-    principal: String = field(doc="Whom it was about, as `User:name`; `User:*` is everybody.")
+    principal: String = field(doc="Whom it was about, as `User:name`; `User:*` is all users.")
     host: String = field(doc="Address the principal connects from; `*` is any.")
     operation: Int8 = field(
         doc=(

@@ -58,7 +58,7 @@ class DescribeAclsRequest(
 class AclDescription(Struct):
     """A rule for a resource."""
 
-    principal: String = field(doc="Whom it is about, as `User:name`; `User:*` is everybody.")
+    principal: String = field(doc="Whom it is about, as `User:name`; `User:*` is all users.")
     host: String = field(doc="Address the principal connects from; `*` is any.")
     operation: Int8 = field(
         doc=(

@@ -60,7 +60,7 @@ class DescribeConfigsResourceResult(Struct):
     name: String = field(doc="Name of the config.")
     value: String | None = field(secret=IF_CONFIG, doc="Value in force; null for a sensitive one.")
     read_only: Bool = field(doc="Whether it cannot be changed while the broker runs.")
-    is_default: Bool = field("0", doc="Whether nobody has set it, at v0.")
+    is_default: Bool = field("0", doc="Whether it was not set, at v0.")
     config_source: Int8 = field(
         "1+",
         default=-1,

@@ -15,7 +15,7 @@ from fencepost.wire.types import Bytes, Int16, Int32, Int64, String
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """Somebody whose tokens are wanted."""
+    """A principal whose tokens are wanted."""
 
     principal_type: String = field(doc="Type of the principal, such as `User`.")
     principal_name: String = field(doc="Name of the principal.")
@@ -27,12 +27,12 @@ class DescribeDelegationTokenRequest(
     """Asks for the tokens the caller may see."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field(
-        doc="Whose tokens, as owner or renewer; null for everybody's, empty for nobody's.",
+        doc="Whose tokens, as owner or renewer; null for all principals', empty for none.",
     )
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """Somebody who may renew the token, besides its owner."""
+    """A principal that may renew the token, besides its owner."""
 
     principal_type: String = field(doc="Type of the principal.")
     principal_name: String = field(doc="Name of the principal.")

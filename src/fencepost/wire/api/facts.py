@@ -24,7 +24,7 @@ class ApiFacts(NamedTuple):
     listeners: tuple[Listener, ...]
     """Kinds of nodes that take it, be it to forward it to a controller; empty when it is gone."""
     senders: tuple[Sender, ...]
-    """Who sends it; `client` is anyone who is not a node of the cluster."""
+    """Who sends it; `client` is any sender that is not a node of the cluster."""
     oldest_served: int | None
     """Oldest version that is still served (KIP-896 dropped many in 4.0); None when it is gone.
 

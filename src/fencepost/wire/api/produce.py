@@ -47,10 +47,7 @@ class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", fle
         doc="Id of the producer's transactions, or null outside of them.",
     )
     acks: Int16 = field(
-        doc=(
-            "Whom to wait for: 0 nobody, 1 the leader, -1 all in-sync replicas; others are error "
-            "21."
-        ),
+        doc=("Replicas to wait for: 0 none, 1 the leader, -1 all in sync; others are error 21."),
     )
     timeout_ms: Int32 = field(
         doc="Milliseconds to wait for the replicas before answering with error 7.",

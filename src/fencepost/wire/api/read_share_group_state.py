@@ -62,7 +62,7 @@ class PartitionResult(Struct):
     )
     state_epoch: Int32 = field(doc="Epoch of the state, to be given when writing.")
     start_offset: Int64 = field(
-        doc="First offset that is not settled; -1 while nobody has chosen where to begin.",
+        doc="First offset that is not settled; -1 until it is chosen where to begin.",
     )
     state_batches: list[StateBatch] = field(
         doc="Offsets from `start_offset` on that have a history; the rest was never handed out.",

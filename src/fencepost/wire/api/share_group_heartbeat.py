@@ -1,8 +1,8 @@
 """ShareGroupHeartbeat (key 76): a share consumer joins its group, stays in it and leaves it.
 
-Members of a share group read the same partitions side by side, record by record, so that there is
-no handing over: whoever the coordinator names in the assignment may fetch at once. Consumers send
-this to the group's coordinator at the interval it answers with (KIP-932).
+Members of a share group read the same partitions side by side, record by record, so that no member
+gives a partition up for another: a member may fetch at once what the coordinator assigns to it.
+Consumers send this to the group's coordinator at the interval it answers with (KIP-932).
 
 * v0 was early access in Kafka 4.0, never stable, and is gone from 4.1 on; clients and brokers of
   different releases cannot rely on it.

@@ -163,7 +163,7 @@ def request_to_fetch(
     """The Fetch that asks for the same records.
 
     Whether the sender takes itself for a follower is not in it: see to `draft.is_follower` first.
-    UnmappableError for tags nobody declared and for fields the draft's version does not have.
+    UnmappableError for undeclared tags and for fields the draft's version does not have.
     """
     _check_versions(FetchQuorumRecordsRequest, draft_version, fetch_version)
     _check_shape(draft, draft_version)
@@ -410,7 +410,7 @@ def _check_hints(dropping: Collection[str], hints: frozenset[str]) -> None:
 
 
 def _check_shape(message: Message, version: int) -> None:
-    """All of it can be encoded; and no tags are set, which nobody declared."""
+    """All of it can be encoded, and it has no undeclared tags. UnmappableError."""
     cls = type(message)
     _check_tags(message, cls.__name__)
     try:

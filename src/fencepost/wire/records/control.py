@@ -45,7 +45,7 @@ class LeaderChangeVoter(Struct, kafka_name="Voter"):
 class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
     """The first record of every Raft epoch: who leads it and who elected it.
 
-    v1 adds directory ids (KIP-853), but nobody writes it: a voter is known by its number here.
+    v1 adds directory ids (KIP-853), but no leader writes it: a voter is known by its number here.
     """
 
     version: Int16 = field(doc="Version of this value as its writer understood it.")

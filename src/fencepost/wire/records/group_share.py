@@ -161,7 +161,7 @@ class ShareGroupCurrentMemberAssignmentValue(
     previous_member_epoch: Int32 = field(
         doc="Epoch before that, still accepted from a member that missed an answer.",
     )
-    state: Int8 = field(doc="0, stable: nobody waits for others to give up partitions.")
+    state: Int8 = field(doc="0, stable: no member waits for others to give up partitions.")
     assigned_partitions: list[TopicPartitions] = field(doc="Partitions it fetches from.")
 
 

@@ -22,7 +22,7 @@ _VERSION = Layout(">h")
 class DefaultPrincipalData(Message, kind="data", versions="0", flexible="0+"):
     """An authenticated client (KIP-590)."""
 
-    type: String = field(doc="What kind of principal it is; `User` unless somebody made others.")
+    type: String = field(doc="Kind of principal; `User` unless a custom principal builder made it.")
     name: String = field(doc="Its name; `ANONYMOUS` for clients that did not authenticate.")
     token_authenticated: Bool = field(
         doc="Whether it showed a delegation token, with which no further token can be had.",

@@ -5,7 +5,7 @@ in schema order, and behind them `data_version`, the version of the rest. v0 bel
 kraft.version 0, whose voters are configured (KIP-595), v1 to kraft.version 1 (KIP-853): the voters
 have moved into the log, so the file no longer names them, and a vote is for a node with its disk.
 
-Traps: the class is flexible, but nobody ever writes it in its binary form; ids are Kafka's base64
+Traps: the class is flexible, but no node ever writes it in its binary form; ids are Kafka's base64
 text in JSON; Kafka reads no file that lacks a key of its version.
 """
 
@@ -34,7 +34,7 @@ class QuorumVoter(Struct, kafka_name="Voter"):
 class QuorumStateData(Message, kind="data", versions="0-1", flexible="0+"):
     """The epoch a voter has reached, whom it follows there and whom it voted for."""
 
-    cluster_id: String = field("0", doc="Id of the cluster; empty, nobody has ever filled it in.")
+    cluster_id: String = field("0", doc="Id of the cluster; always empty, no node fills it in.")
     leader_id: Int32 = field(default=NOBODY, doc="Node id of the epoch's leader; -1 when unknown.")
     leader_epoch: Int32 = field(default=-1, doc="The epoch; -1 before the first.")
     voted_id: Int32 = field(
@@ -91,7 +91,7 @@ def _json_names() -> dict[str, str]:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """JSON with other keys; a key nobody knows stays and is refused later."""
+    """JSON with other keys; an unknown key gets a `?` in front and is refused later."""
     if isinstance(value, dict):
         return {names.get(key, f"?{key}"): _renamed(inner, names) for key, inner in value.items()}
     if isinstance(value, list):

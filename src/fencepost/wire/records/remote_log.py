@@ -101,7 +101,7 @@ class RemoteLogSegmentMetadataRecord(
     )
     txn_index_empty: Bool = field(
         tag=0,
-        doc="Whether it has no transaction index to fetch; false also when nobody knows.",
+        doc="Whether it has no transaction index to fetch; false also when it is unknown.",
     )
 
 
@@ -167,7 +167,7 @@ class RemoteLogSegmentMetadataSnapshotRecord(
     )
     txn_index_empty: Bool = field(
         tag=0,
-        doc="Whether it has no transaction index to fetch; false also when nobody knows.",
+        doc="Whether it has no transaction index to fetch; false also when it is unknown.",
     )
 
 

@@ -61,7 +61,7 @@ class ShareSnapshotValue(
         doc="Term of the partition's leader that last used the state; 0 before the first.",
     )
     start_offset: Int64 = field(
-        doc="First offset that is not settled; -1 while nobody has chosen where to begin.",
+        doc="First offset that is not settled; -1 until it is chosen where to begin.",
     )
     delivery_complete_count: Int32 = field(
         tag=0,

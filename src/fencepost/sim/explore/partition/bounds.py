@@ -18,8 +18,8 @@ class Bounds:
     `crashes` are power cuts, each with every choice of unflushed batches that the disk has all the
     same, and with the high watermark as it was or never written down. `changes` are in-sync sets
     that the controller takes over from a leader, `lags` how often leaders find that followers lag
-    who are not at the end, `appends` batches that a client produces with acks=all at whoever takes
-    itself for the leader.
+    that are not at the end, `appends` batches that a client produces with acks=all at a broker that
+    takes itself for the leader.
 
     `losses` are requests or answers that do not arrive and whose sender is told. `late` are
     requests that arrive although their sender has died or given up on them.

@@ -6,9 +6,9 @@ arrives later.
 
 Time stands still at 0, with timeouts and back-offs of 0: what may happen some time may happen
 next. A follower that has asked for the log's end at time 0 is caught up at time 0. When the
-leader's timer for followers fires, a moment has passed there, and whoever is not at the end lags;
-what was "now" until then is "long ago" afterwards, however long. So clocks never tell two states
-apart.
+leader's timer for followers fires, a moment has passed there, and each follower that is not at the
+end lags; what was "now" until then is "long ago" afterwards, however long. So clocks never tell two
+states apart.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class BrokerCell:
         return self.now
 
     def wall_ms(self) -> int:
-        """Nobody asks for the date."""
+        """Always 0: no decision of a search depends on the date."""
         return 0
 
     def append(self, key: Any, work: Append, wall_ms: int) -> int:
@@ -361,7 +361,7 @@ class BrokerCell:
             self.armed[name] = None
 
     def stepped(self, key: Any, machine: Any) -> None:
-        """Let whoever hosts the machine look at it."""
+        """Let the runtime that hosts the machine look at it."""
         self._watchers[key](machine)
 
     def failed(self, key: Any, reason: str) -> None:

@@ -6,10 +6,10 @@ own assertions too.
 | law | here                                                                                      |
 |-----|-------------------------------------------------------------------------------------------|
 | I03 | two logs that have a batch of one offset and epoch are the same up to it                  |
-| I07 | nobody cuts off what was shown, by whomever                                               |
+| I07 | no replica cuts off what any leader has shown                                             |
 | I08 | who leads is in sync, who is in sync has a replica and is not fenced, or eligible besides |
-| I09 | a leader's maximal in-sync set has everybody whom the controller has in sync              |
-| I11 | whoever is in sync, or eligible, by the controller has everything that was shown          |
+| I09 | a leader's maximal in-sync set has every replica that the controller has in sync          |
+| I11 | each replica in sync, or eligible, by the controller has everything that was shown        |
 | I12 | who begins to lead has everything that was shown                                          |
 | I13 | what is acknowledged has been shown                                                       |
 | I14 | an epoch has one leader                                                                   |

@@ -1,8 +1,8 @@
 """States that differ in nothing that can matter are taken for one.
 
-Two things need not be tried in every order with all others, since nobody can tell when they happen.
-Each is done at once where it can be, and every history in which it comes later is the same, for the
-laws, as one in which it came then.
+Two things need not be tried in every order with all others, since no broker's state depends on when
+they happen. Each is done at once where it can be, and every history in which it comes later is the
+same, for the laws, as one in which it came then.
 
 *A change of the metadata that is nothing to a broker.* A broker that does not lead reads of the
 metadata who leads in which epoch, its own broker epoch, and, until it serves, whether it is
@@ -37,7 +37,7 @@ Cells = tuple[int, ...]
 
 
 class Metas(NamedTuple):
-    """The images that somebody has yet to take over, and the newest; where each broker is."""
+    """The images that some broker has yet to apply, and the newest; where each broker is."""
 
     images: tuple[int, ...]
     at: tuple[int, ...]
@@ -75,7 +75,10 @@ class Merging:
         return cells, self._metas.of(metas)
 
     def rid_of_fenced(self, cells: Cells, net: int) -> tuple[Cells, int]:
-        """Brokers, and the network, without fetches that are fenced and that nobody waits for."""
+        """Brokers, and the network, without fetches that the leader only fences.
+
+        Their answer, too, changes nothing but the follower that gets it.
+        """
         left = [*self._nets[net]]
         for number in self._nets[net]:
             flight = self._nets.flight(number)

@@ -5,7 +5,7 @@ What it is asked and what it finds out by itself become records, and these anoth
 decision is in the log at once, and brokers take over one after the other when they like.
 
 Offsets of the metadata log are left out of the images: a broker's epoch is one more than that of
-whoever registered last.
+the broker that registered last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPIC_RESOURCE: Final = 2
 
 
 class Decided(NamedTuple):
-    """The image after a decision, and the answer to who asked for it, -1 if nobody did."""
+    """The image after a decision, and the answer to the request for it, -1 if there was none."""
 
     image: int
     answer: int = -1
@@ -96,7 +96,7 @@ class Metadata:
     def partition(self, number: int) -> PartitionImage:
         """The partition by an image."""
         found = self.images[number].partition(TOPIC_ID, INDEX)
-        assert found is not None, "nobody deletes it"
+        assert found is not None, "no event deletes it"
         return found
 
     def _number(self, image: ClusterImage) -> int:

@@ -1,13 +1,13 @@
 """The states of a whole partition with its brokers, and what leads from one to the next.
 
-A state is made of small numbers: the state of each broker, the metadata as far as somebody has yet
-to take them over, the network, the past as far as the laws need it, and what is left of the budget.
+A state is made of small numbers: the state of each broker, the metadata that some broker has yet to
+apply, the network, the past as far as the laws need it, and what is left of the budget.
 
 What may happen in a state: any message arrives, or is lost and its sender told; any broker takes
 over the next metadata, flushes, one of its timers fires, its power fails, it starts again and
-registers; the controller takes a session for lost, or hears from a broker that was fenced; a client
-produces at whoever takes itself for the leader. Events at different brokers are not ordered in any
-way: every order is taken.
+registers; the controller takes a session for lost, or gets a heartbeat of a broker that was fenced;
+a client produces at a broker that takes itself for the leader. Events at different brokers are not
+ordered in any way: every order is taken.
 
 As in the search of the quorum, a fetch whose answer would tell its receiver nothing (it would stay
 as it is and ask the very same again) just stays on its way, as one that waits at its leader does.
@@ -243,7 +243,7 @@ class Space:
         """The networks that a step may leave, and what of the budget each costs."""
         nets, flights = self.nets, self.nets.flights
         net = set(nets[state.net])
-        left: set[int] = set()  # requests that nobody waits for any more
+        left: set[int] = set()  # requests whose answer their sender no longer waits for
         if event[0] == "request" and self._tells_nothing(state, place, flight, outcome):
             yield state.net, 0
             return

@@ -172,7 +172,7 @@ class Steps(NodeSteps[BrokerCell, View, Outcome]):
         response = self.messages[event[2]] if word == "answer" else None
         if peer == CONTROLLER_ID:
             hears, cell.controller_hears = cell.controller_hears, None
-            assert hears is not None, "only who asks is answered"
+            assert hears is not None, "only a broker with a request under way is answered"
             hears(ErrorCode.NONE if response else ErrorCode.REQUEST_TIMED_OUT, response)
         elif response is not None:
             cell.leaders_hear.pop(peer)(LeaderAnswered(1, response))

@@ -97,5 +97,5 @@ def _flight_words(space: Space, flight: Flight) -> str:
     ends = [
         "controller" if id_ == CONTROLLER_ID else str(id_) for id_ in (flight.source, flight.target)
     ]
-    late = " (nobody waits for it)" if flight.kind is Kind.ORPHAN else ""
+    late = " (its answer is dropped)" if flight.kind is Kind.ORPHAN else ""
     return f"{ends[0]}->{ends[1]} {name}{details_of(message)}{late}"

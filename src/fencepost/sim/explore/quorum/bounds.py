@@ -21,10 +21,10 @@ class Bounds:
 
     `losses` are requests or answers that do not arrive and whose sender is told; a message that is
     lost untold is the same as one that never arrives, which is always among the choices. `late` are
-    messages that still arrive after whoever waits for the answer has given up on it; a retried
+    messages that still arrive after the sender of the request has given up on the answer; a retried
     request is there twice then. Of identical late messages one is kept. `refusals` are requests
-    whose connection is refused: they never arrive, and whoever sent one takes it that the process
-    has ended. With `stays_down` a node that has lost power refuses any number of them until it does
+    whose connection is refused: they never arrive, and their sender concludes that the process has
+    ended. With `stays_down` a node that has lost power refuses any number of them until it does
     something again.
 
     `one_batch` makes fetches return one batch at a time, `reminds` lets leaders repeat their
@@ -70,7 +70,7 @@ class Bounds:
                 raise ValueError(f"epochs go to {EPOCHS_MAX}, in logs too: {log}")
 
     def led(self, epoch: int) -> int:
-        """The node that led an epoch before the start; -1 if nobody did."""
+        """The node that led an epoch before the start; -1 if none did."""
         return next((id_ for id_, log in enumerate(self.logs, 1) if epoch in log), -1)
 
     @property

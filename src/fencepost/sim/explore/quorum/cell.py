@@ -3,8 +3,8 @@
 Time stands still at 0 and every timeout but two is 0, so that a timer is due from the moment it is
 armed: it may fire next, or never, and clocks never tell two states apart. That is more than clocks
 can do, and nothing that they can do is missing. The two are the time-out of requests, which is the
-search's choice (a lost message), and the deadline of a change of voters, which only answers whoever
-asked for it. Fetches do not wait for data: a fetch that waits is one that arrives later.
+search's choice (a lost message), and the deadline of a change of voters, which only answers the
+operator's request. Fetches do not wait for data: a fetch that waits is one that arrives later.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Cell:
         return self.machine.timers.due
 
     def forget_stale(self, keeps: bool) -> None:
-        """Of messages that wait for a flush and whose answer nobody waits for, keep one of a kind.
+        """Of requests that wait for a flush and that the machine gave up on, keep one of a kind.
 
         Or none, if late messages are not among the bounds.
         """

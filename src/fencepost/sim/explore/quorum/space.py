@@ -11,7 +11,7 @@ order is taken.
 
 One thing is not taken apart: a fetch whose answer tells its receiver nothing. If the answer would,
 arriving at once, leave its receiver as it is and have it ask the very same again (it has all that
-its leader has, or has asked somebody who does not lead), then the fetch just stays on its way.
+its leader has, or has asked a node that does not lead), then the fetch just stays on its way.
 Whatever can happen while that answer travels can happen while the fetch does. And only the answer
 to its fetch, or giving up on it, changes what a follower asks next, so the answer would tell it
 nothing later either. So every state of a node that is reached with the answer on its way is reached
@@ -50,7 +50,7 @@ class State(NamedTuple):
 class Action(NamedTuple):
     """Something that happens: to which node, by which flight (-1 for none), what comes of it.
 
-    `kept` are flights that stay although nobody waits for them any more.
+    `kept` are flights that stay although their sender has given up on the answer.
     """
 
     place: int
@@ -203,7 +203,7 @@ class Space:
     def _downs_after(self, past: int, node: int, flight: int, has_died: bool) -> int:
         """The past after something has happened to `node`: who lost power and may still be down.
 
-        Whoever acts is up, and so is whoever sent a request since it booted.
+        The node that acts is up, and so is a node that has sent a request since it booted.
         """
         then: Past = self.laws.pasts.values[past]
         up = {node}

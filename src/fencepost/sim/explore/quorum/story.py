@@ -72,7 +72,8 @@ def _event_words(space: Space, node: int, event: Event, action: Action) -> str:
 
 def _flight_words(space: Space, flight: Flight) -> str:
     message = space.steps.messages[flight.message]
-    late = {Kind.LATE: " (given up)", Kind.SAID: " (late)", Kind.ORPHAN: " (nobody waits for it)"}
+    orphan = " (its answer is dropped)"
+    late = {Kind.LATE: " (given up)", Kind.SAID: " (late)", Kind.ORPHAN: orphan}
     words = _message_words(message)
     return f"{flight.source}->{flight.target} {words}{late.get(flight.kind, '')}"
 
