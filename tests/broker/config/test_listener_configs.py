@@ -125,7 +125,9 @@ PORTS = {MAP: "A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT"}
     ],
 )
 def test_two_listeners_with_one_port_are_no_start(listeners: str):
-    with pytest.raises(ConfigError, match="unless exactly one has an IPv4 .* have port 9") as found:
+    with pytest.raises(
+        ConfigError, match=r"unless exactly one has an IPv4 .* have port 9"
+    ) as found:
         of({**PORTS, "listeners": listeners})
     assert found.value.key == "listeners"
     assert "A://" in str(found.value.value) and "B://" in str(found.value.value)

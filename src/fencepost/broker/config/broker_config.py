@@ -52,6 +52,7 @@ from fencepost.broker.config.quorum_config import (
 )
 from fencepost.broker.config.security_protocols import (
     INTER_BROKER_KEY,
+    INTER_BROKER_MECHANISM_KEY,
     INTER_BROKER_PROTOCOL_KEY,
     PROTOCOLS_KEY,
     inter_broker_listener,
@@ -265,6 +266,12 @@ class BrokerConfig:
         """The configs of one listener, and of a SASL mechanism on it; what this node was started
         with (`Settings.for_listener`: what is in force)."""
         return ListenerConfig(listener, mechanism, self.get, self.is_set)
+
+    @property
+    def names_inter_broker(self) -> bool:
+        """Whether the operator says by which listener or mechanism brokers use each other."""
+        keys = (INTER_BROKER_KEY, INTER_BROKER_PROTOCOL_KEY, INTER_BROKER_MECHANISM_KEY)
+        return any(map(self.is_set, keys))
 
     @property
     def flush_before_ack(self) -> bool:
