@@ -94,11 +94,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "#testServersCanStartWithInvalidStaticConfigsAndValidDynamicConfigs": (NOT_OFFERED, JKS),
     "DynamicBrokerReconfigurationTest#testThreadPoolResize": (INTERNALS, THREADS),
     "DynamicBrokerReconfigurationTest#testTrustStoreAlter": (NOT_OFFERED, JKS),
-    "DynamicBrokerReconfigurationTest#testUncleanLeaderElectionEnable": (
-        FAILED,
-        "undecided: it waits until all brokers have the controllers' metadata, one of which it "
-        "has stopped",
-    ),
     "DynamicBrokerReconfigurationTest#testUpdatesUsingConfigProvider": (
         NOT_OFFERED,
         "config providers",

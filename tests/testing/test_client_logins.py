@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -45,19 +46,23 @@ def test_a_client_without_login_says_nothing_about_one():
     assert login.spark_options()["kafka.security.protocol"] == "PLAINTEXT"
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", SCRAM])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", SCRAM, "OAUTHBEARER"])
 def test_other_clients_take_their_configurations(mechanism: str, tmp_path: Path):
     pytest.importorskip("cryptography")
     confluent_kafka = pytest.importorskip("confluent_kafka")
     from fencepost.testing.certificates import CertificateAuthority
 
     authority = CertificateAuthority()
+    shown = {"username": "ada", "password": PASSWORD}
+    if mechanism == "OAUTHBEARER":
+        pytest.importorskip("aiokafka")
+        pytest.importorskip("kafka")
+        shown = {"token": "a.b.c"}
     login = ClientLogin(
         "127.0.0.1:1",
         "SASL_SSL",
         mechanism,
-        "ada",
-        PASSWORD,
+        **shown,
         ca_file=authority.write(tmp_path),
         certificate_file=authority.issue("ada").write(tmp_path),
     )
@@ -65,6 +70,10 @@ def test_other_clients_take_their_configurations(mechanism: str, tmp_path: Path)
     arguments = login.kafka_python()
     assert arguments["sasl_mechanism"] == mechanism
     assert arguments["ssl_context"].get_ca_certs()[0]["subject"]
+    if mechanism == "OAUTHBEARER":
+        assert arguments["sasl_oauth_token_provider"].token() == "a.b.c"
+        assert asyncio.run(login.aiokafka()["sasl_oauth_token_provider"].token()) == "a.b.c"
+        assert login.confluent()["oauth_cb"]("")[0] == "a.b.c"
 
 
 def test_an_access_token_is_read_from_its_file_by_clients_that_read_properties(tmp_path: Path):

@@ -66,7 +66,9 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("listeners", "PLAINTEXT://127.0.0.1", "NAME://HOST:PORT"),
         ("listeners", "PLAINTEXT://127.0.0.1:70000", "NAME://HOST:PORT"),
         ("listeners", "PLAINTEXT://::1:9092", "brackets"),
-        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "once"),
+        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "a different name for each listener"),
+        ("listeners", "PLAINTEXT://h:1,plaintext://h:1", "a different name for each listener"),
+        ("advertised.listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "a different name for each"),
         ("advertised.listeners", "OTHER://h:1", "one of the listeners"),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "clients can connect to"),
         ("listener.security.protocol.map", "PLAINTEXT:TLS", "one of PLAINTEXT, SSL, SASL_PLAIN"),
@@ -498,6 +500,7 @@ def test_the_listener_that_brokers_use_among_themselves(listeners, named, expect
     ("key", "value", "kept"),
     [
         ("log.dirs", "/a,/b,/a", ("/a", "/b")),
+        ("listeners", "PLAINTEXT://h:1, PLAINTEXT://h:1", ("PLAINTEXT://h:1",)),
         ("log.cleanup.policy", "compact,compact", ("compact",)),
         (
             "group.coordinator.rebalance.protocols",
@@ -509,4 +512,10 @@ def test_the_listener_that_brokers_use_among_themselves(listeners, named, expect
 def test_a_value_that_a_list_has_twice_is_kept_once(
     key: str, value: str, kept: tuple[str, ...]
 ) -> None:
-    assert BrokerConfig.load(None, {key: value}).get(key) == kept
+    config = BrokerConfig.load(None, {key: value})
+    assert config.get(key) == kept
+    assert f"these keys have a value twice, which counts once: {key}" in config.notes
+
+
+def test_a_list_that_has_no_value_twice_is_not_spoken_of() -> None:
+    assert BrokerConfig.load(None, {"log.dirs": "/a,/b"}).notes == ()

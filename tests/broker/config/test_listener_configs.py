@@ -109,6 +109,40 @@ def test_brokers_need_one_listener_of_their_own(keys, says):
         of(keys)
 
 
+PORTS = {MAP: "A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT"}
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        "A://h:9,B://h:9",
+        "A://h:9,B://i:9",
+        "A://127.0.0.1:9,B://127.0.0.2:9",
+        "A://127.0.0.1:9,B://h:9",
+        "A://:9,B://[::1]:9",
+        "A://127.0.0.1:9,B://[::1]:9,C://[::2]:9",
+        "A://127.0.0.1:9,B://[::1]:9,C://:9",
+    ],
+)
+def test_two_listeners_with_one_port_are_no_start(listeners: str):
+    with pytest.raises(
+        ConfigError, match=r"unless exactly one has an IPv4 .* have port 9"
+    ) as found:
+        of({**PORTS, "listeners": listeners})
+    assert found.value.key == "listeners"
+    assert "A://" in str(found.value.value) and "B://" in str(found.value.value)
+
+
+def test_listeners_at_an_ipv4_and_an_ipv6_address_may_share_a_port():
+    opened = of({**PORTS, "listeners": "A://127.0.0.1:9,B://[::1]:9,C://h:0"}).listeners
+    assert [(one.host, one.port) for one in opened] == [("127.0.0.1", 9), ("::1", 9), ("h", 0)]
+
+
+def test_listeners_may_be_advertised_at_one_address():
+    told = {"listeners": "A://h:8,B://h:9", "advertised.listeners": "A://proxy:1,B://proxy:1"}
+    assert [str(one) for one in of({**PORTS, **told}).advertised] == ["proxy:1", "proxy:1"]
+
+
 def test_the_most_specific_value_holds():
     config = of(
         {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
+from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.node import Node
 from fencepost.wire.api import ApiVersionsRequest
 
@@ -62,6 +63,34 @@ def test_a_controllers_listener_that_is_not_early_waits_for_the_acls(
     asked = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     with nodes.client(2) as client:
         assert client.request(asked).error_code == 0
+
+
+def test_a_brokers_listener_waits_for_the_acls_even_if_it_is_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    were_loaded: list[bool] = []
+    accept = BrokerPart.start
+
+    async def start(part: BrokerPart) -> None:
+        authorizer = nodes[0].authorizer
+        assert authorizer is not None
+        were_loaded.append(authorizer.machine.is_ready and not part.listener.is_open)
+        await accept(part)
+
+    nodes: list[Node] = []
+    make = Node.__init__
+
+    def note(node: Node, config: BrokerConfig, *rest: object) -> None:
+        make(node, config, *rest)
+        if config.is_broker:
+            nodes.append(node)
+
+    monkeypatch.setattr(Node, "__init__", note)
+    monkeypatch.setattr(BrokerPart, "start", start)
+    early = {4: {"early.start.listeners": "CONTROLLER,PLAINTEXT"}}
+    cluster = Nodes(tmp_path, controllers=3, brokers=1, config=WITH_ACLS, overrides=early)
+    cluster.close()
+    assert were_loaded == [True]
 
 
 def test_without_an_authorizer_no_listener_waits(tmp_path: Path):

@@ -22,10 +22,11 @@ PACKAGE = "org.apache.kafka.common.security"
 PLAIN_KEY = "listener.name.in.plain.sasl.jaas.config"
 PLAIN = f'{PACKAGE}.plain.PlainLoginModule required user_ada="planted-secret";'
 OAUTH = "listener.name.in.oauthbearer.sasl.oauthbearer"
+MAP = "listener.security.protocol.map"
 BASE = {
     "node.id": "1",
     "listeners": "IN://127.0.0.1:0",
-    "listener.security.protocol.map": "IN:SASL_PLAINTEXT",
+    MAP: "IN:SASL_PLAINTEXT",
 }
 
 
@@ -205,3 +206,48 @@ def test_a_node_that_cannot_let_anybody_in_does_not_start(tmp_path: Path):
 
     with pytest.raises(StartError, match="GSSAPI"):
         RunningNode(tmp_path / "data", {**BASE, "inter.broker.listener.name": "IN"})
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, "SCRAM-SHA-256"),
+        ({"inter.broker.listener.name": "IN"}, "GSSAPI"),
+        ({"security.inter.broker.protocol": "SASL_PLAINTEXT"}, "GSSAPI"),
+        (
+            {
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.in.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            },
+            "PLAIN",
+        ),
+    ],
+)
+def test_a_lone_node_says_nothing_false_of_brokers_logins(
+    tmp_path: Path, texts: dict[str, str], said: str
+):
+    """As Kafka: a cluster that grows from it would not let its own brokers in."""
+    from fencepost.broker.node.node import StartError
+
+    own = {"listeners": "IN://127.0.0.1:0"}
+    if "security.inter.broker.protocol" in texts:
+        own = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", MAP: "SASL_PLAINTEXT:SASL_PLAINTEXT"}
+    enabled = {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    key = "sasl.mechanism.inter.broker.protocol"
+    with pytest.raises(StartError, match=f"{key}='{said}'.*=SCRAM-SHA-512 of listener"):
+        RunningNode(tmp_path / "data", {**BASE, **own, **enabled, **texts}).close()
+
+
+def test_a_lone_node_that_says_nothing_of_brokers_logins_starts(tmp_path: Path):
+    running = RunningNode(tmp_path / "data", {**BASE, "sasl.enabled.mechanisms": "SCRAM-SHA-512"})
+    running.close()
+
+
+def test_a_lone_node_logs_in_nowhere_and_needs_no_password_for_it(tmp_path: Path):
+    enabled = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    }
+    running = RunningNode(tmp_path / "data", {**BASE, **enabled})
+    running.close()

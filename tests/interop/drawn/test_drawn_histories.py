@@ -301,7 +301,7 @@ class Groups:
         self.rng, self.topic, self.group = rng, topic, own_name(rng, "history")
         # Apache Kafka makes a group for a request that it then refuses, or that leaves nothing in
         # it, and has that until it next looks for expired offsets. So such requests are drawn
-        # for groups that are there anyway.
+        # for groups that are there anyway, by an offset that is never deleted.
         self.is_kept = rng.random() < 0.5
 
     def steps(self, count: int) -> list[Step]:
@@ -327,7 +327,7 @@ class Groups:
         is_new = rng.random() < 0.1
         is_stranger, _ = self.who()
         session_ms = often(rng, 60_000, (0, -1, 99, 1_800_001), 0.95)
-        kind = often(rng, "consumer", ("", "connect"), 0.95)
+        kind = often(rng, "consumer", ("", "connect") if self.is_kept else ("connect",), 0.95)
         # A protocol without a name, which Apache Kafka takes and then calls null, is not drawn.
         others: list[list[str]] = [["range", "sticky"], ["sticky"]]
         if self.is_kept:
@@ -411,8 +411,8 @@ class Groups:
         metadata = often(rng, "m", others, 0.8)
         index = often(rng, rng.randrange(PARTITIONS), (-1, 9), 0.9)
         named = often(rng, self.topic, ("no-such-topic", ""), 0.95)
-        if is_first:
-            offset, metadata, index, named = 7, "m", 0, self.topic
+        if is_first:  # of the partition that `delete_offsets` leaves alone
+            offset, metadata, index, named = 7, "m", 1, self.topic
 
         def make(side: Side) -> OffsetCommitRequest:
             member_id, generation = self.member(side, is_stranger, shift)
@@ -442,7 +442,7 @@ class Groups:
         rng = self.rng
         partitions = [
             OffsetDeleteRequestPartition(partition_index=index)
-            for index in rng.sample((0, 1, 9), k=rng.randint(1, 2))
+            for index in rng.sample((0, 9) if self.is_kept else (0, 1, 9), k=rng.randint(1, 2))
         ]
         named = often(rng, self.topic, ("no-such-topic",), 0.9)
         request = OffsetDeleteRequest(

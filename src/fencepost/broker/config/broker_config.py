@@ -27,6 +27,8 @@ from fencepost.broker.config.endpoints import (
     WILDCARDS,
     ConnectionLimits,
     Endpoint,
+    check_names,
+    check_ports,
     is_loopback,
     parse_host_limits,
 )
@@ -50,6 +52,7 @@ from fencepost.broker.config.quorum_config import (
 )
 from fencepost.broker.config.security_protocols import (
     INTER_BROKER_KEY,
+    INTER_BROKER_MECHANISM_KEY,
     INTER_BROKER_PROTOCOL_KEY,
     PROTOCOLS_KEY,
     inter_broker_listener,
@@ -153,6 +156,7 @@ class BrokerConfig:
     ) -> BrokerConfig:
         explicit: dict[str, Any] = {}
         without_effect: list[str] = []
+        repeating: list[str] = []
         for name, text in texts.items():
             if name in REMOVED:
                 without_effect.append(name)
@@ -161,13 +165,19 @@ class BrokerConfig:
             if definition is None:
                 raise _unknown(name, text)
             explicit[name] = definition.parse(text)
+            if definition.type is ConfigType.LIST and len(_items(text)) > len(explicit[name]):
+                repeating.append(name)
             if not definition.has_effect and explicit[name] != definition.default:
                 without_effect.append(name)
         notes = [
             f"line {line} of {path}: {name} has no effect: {_why_unknown(name)}"
             for name, line in unknown.items()
         ]
-        config = cls(explicit, (*notes, *_notes(without_effect)), frozenset(unknown))
+        if repeating:
+            notes.append(f"these keys have a value twice, which counts once: {_list(repeating)}")
+        if without_effect:
+            notes.append(f"these keys have no effect here: {_list(without_effect)}")
+        config = cls(explicit, tuple(notes), frozenset(unknown))
         if keys := config._keys_of_no_listener():
             config.notes += (f"these keys are for listeners that are not here: {keys}",)
         return config
@@ -258,6 +268,12 @@ class BrokerConfig:
         return ListenerConfig(listener, mechanism, self.get, self.is_set)
 
     @property
+    def names_inter_broker(self) -> bool:
+        """Whether the operator says by which listener or mechanism brokers use each other."""
+        keys = (INTER_BROKER_KEY, INTER_BROKER_PROTOCOL_KEY, INTER_BROKER_MECHANISM_KEY)
+        return any(map(self.is_set, keys))
+
+    @property
     def flush_before_ack(self) -> bool:
         """Whether appends count only when fsynced."""
         return bool(self.get("log.flush.before.ack"))
@@ -319,7 +335,8 @@ class BrokerConfig:
 
     def _check_listeners(self) -> list[Endpoint]:
         found = [_endpoint("listeners", text) for text in self.get("listeners")]
-        _check_distinct("listeners", found)
+        check_names("listeners", found)
+        check_ports("listeners", found)
         if self.is_set("listeners") or not self.quorum.is_lone:
             check_listeners(self.quorum, found)
         if self.is_broker and not self._of_clients(found):
@@ -374,7 +391,7 @@ class BrokerConfig:
         if texts is None:
             return [self._reachable(endpoint) for endpoint in self._opened]
         told = [_endpoint("advertised.listeners", text) for text in texts]
-        _check_distinct("advertised.listeners", told)
+        check_names("advertised.listeners", told)
         check_advertised(self.quorum, told)
         names = {endpoint.name for endpoint in self._opened}
         for endpoint in told:
@@ -513,10 +530,8 @@ def _directory(key: str, name: str) -> Path:
     return Path(name).expanduser().absolute()
 
 
-def _notes(without_effect: list[str]) -> tuple[str, ...]:
-    if not without_effect:
-        return ()
-    return (f"these keys have no effect here: {', '.join(sorted(without_effect))}",)
+def _list(keys: Iterable[str]) -> str:
+    return ", ".join(sorted(keys))
 
 
 def is_foreign(key: str) -> bool:
@@ -564,7 +579,12 @@ def _without_empty_elements(key: str, text: str) -> str:
     definition = definition_of(ALIASES.get(key, key))
     if definition is None or definition.type is not ConfigType.LIST:
         return text
-    return ",".join(item for item in (part.strip() for part in text.split(",")) if item)
+    return ",".join(_items(text))
+
+
+def _items(text: str) -> list[str]:
+    """The elements of a list that are not empty."""
+    return [item for item in (part.strip() for part in text.split(",")) if item]
 
 
 def _endpoint(key: str, text: str) -> Endpoint:
@@ -577,12 +597,3 @@ def _endpoint(key: str, text: str) -> Endpoint:
 def _with_ports(told: list[Endpoint], bound: list[Endpoint]) -> list[Endpoint]:
     ports = {endpoint.name: endpoint.port for endpoint in bound}
     return [Endpoint(one.name, one.host, one.port or ports[one.name]) for one in told]
-
-
-def _check_distinct(key: str, endpoints: list[Endpoint]) -> None:
-    names = [endpoint.name for endpoint in endpoints]
-    if len(set(names)) != len(names):
-        raise ConfigError(key, ",".join(names), "each listener name once")
-    taken = [(e.host, e.port) for e in endpoints if e.port]
-    if len(set(taken)) != len(taken):
-        raise ConfigError(key, ", ".join(str(e) for e in endpoints), "each address once")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from fencepost.addresses import address_text
+from fencepost.log.configdef import ConfigError
 
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
@@ -66,6 +67,40 @@ class ConnectionLimits(Struct, frozen=True):
     """The most on each listener, by its name."""
     max_created_per_s_by_listener: Mapping[str, int] = field(default_factory=dict)
     """`max_created_per_s` of each listener."""
+
+
+def check_names(key: str, endpoints: Sequence[Endpoint]) -> None:
+    """Whether each listener has a name of its own. ConfigError."""
+    if len({one.name for one in endpoints}) != len(endpoints):
+        raise ConfigError(key, _list(endpoints), "a different name for each listener")
+
+
+def check_ports(key: str, endpoints: Sequence[Endpoint]) -> None:
+    """Whether each listener has a port of its own, as Kafka asks, which does not look at the hosts;
+    one at an IPv4 and one at an IPv6 address may share one. ConfigError."""
+    sharing: dict[int, list[str]] = {}
+    for one in endpoints:
+        if one.port:
+            sharing.setdefault(one.port, []).append(one.host)
+    for port, hosts in sharing.items():
+        if len(hosts) > 1 and sorted(map(_ip_version, hosts)) != [4, 6]:
+            allowed = (
+                "a different port for each listener, unless exactly one has an IPv4 address and the"
+                f" other an IPv6 address: {len(hosts)} have port {port}"
+            )
+            raise ConfigError(key, _list(endpoints), allowed)
+
+
+def _ip_version(host: str) -> int:
+    """4 or 6; 0 for a host that is no address, or every interface."""
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+
+
+def _list(endpoints: Iterable[Endpoint]) -> str:
+    return ",".join(f"{one.name}://{one}" for one in endpoints)
 
 
 def parse_host_limits(text: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from fencepost.machines.session import SecurityProtocol
 PROTOCOLS_KEY: Final = "listener.security.protocol.map"
 INTER_BROKER_KEY: Final = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL_KEY: Final = "security.inter.broker.protocol"
+INTER_BROKER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
 _NAMES: Final = tuple(one.name for one in SecurityProtocol)
 
 

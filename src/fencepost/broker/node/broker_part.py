@@ -249,7 +249,7 @@ class BrokerPart:
         await done
 
     async def start(self) -> None:
-        """Accept clients."""
+        """Accept clients; `join` has loaded the ACLs, so no listener has to wait for them."""
         self._core.storage.rename_strays(self.replicas.is_unavailable)
         if self._core.storage.has_copies():
             self.moves.resume()
@@ -260,8 +260,7 @@ class BrokerPart:
             self._parts(),
             unstable=bool(self._core.config.get("unstable.api.versions.enable")),
         )
-        core = self._core
-        await self.listener.start(core.config.early_start_listeners, core.access_ready)
+        await self.listener.start()
 
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""

@@ -123,15 +123,22 @@ class NodeCore:
         return self._access_loaded.wait
 
     def _check_own_login(self, listener: str, protocol: SecurityProtocol) -> None:
-        """Where nodes connect to this listener: by what they all log in. ConfigError."""
+        """Where nodes connect to this listener: by what they all log in. ConfigError.
+
+        To a lone node none connects. What it says of brokers' logins has to fit all the same, as in
+        Kafka, so that it can be trusted when there are more.
+        """
         config = self.config
-        if not protocol.has_sasl or config.quorum.is_lone:
+        is_brokers = listener == config.inter_broker_listener
+        is_lone = config.quorum.is_lone
+        if not protocol.has_sasl or (is_lone and not (is_brokers and config.names_inter_broker)):
             return
-        if listener in (config.inter_broker_listener, *config.quorum.listener_names[:1]):
+        if is_brokers or listener in config.quorum.listener_names[:1]:
             from fencepost.broker.security.peer_login import check_peer_mechanism
 
             check_peer_mechanism(self.settings, listener)
-            self.peer_security(listener)
+            if not is_lone:
+                self.peer_security(listener)
 
     def close_peers(self) -> None:
         """Disconnect from the other nodes."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from fencepost.broker.config.listener_config import ListenerConfig
+from fencepost.broker.config.security_protocols import INTER_BROKER_MECHANISM_KEY
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.security.login_modules import CLASSES, HIDDEN, jaas_key, server_module
 from fencepost.client.jaas import LoginModule
@@ -20,7 +21,6 @@ from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER, Toke
 from fencepost.client.security import Security
 from fencepost.log.configdef import ConfigError
 
-INTER_BROKER_KEY: Final = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER_KEY: Final = "sasl.mechanism.controller.protocol"
 ENABLED_KEY: Final = "sasl.enabled.mechanisms"
 OAUTH: Final = "sasl.oauthbearer."
@@ -75,7 +75,7 @@ def unsafe_quorum_login(settings: Settings) -> str | None:
 def mechanism_key(settings: Settings, listener: str) -> str:
     """The key that says by which mechanism this node logs in at a listener."""
     is_controllers = listener in settings.startup.quorum.listener_names
-    return CONTROLLER_KEY if is_controllers else INTER_BROKER_KEY
+    return CONTROLLER_KEY if is_controllers else INTER_BROKER_MECHANISM_KEY
 
 
 def check_peer_mechanism(settings: Settings, listener: str) -> None:

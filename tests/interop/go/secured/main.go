@@ -1,6 +1,7 @@
-// Secured writes a record by franz-go over SASL_SSL or SSL, reads it back and prints "read VALUE".
+// Secured writes a record by franz-go to a secured listener, reads it back and prints "read VALUE".
 //
-// Arguments: bootstrap servers, topic, value, the file of the authority's certificate, and a login:
+// Arguments: bootstrap servers, topic, value, the file of the authority's certificate (or "none" for
+// SASL_PLAINTEXT), and a login:
 // "PLAIN USER PASSWORD", "SCRAM-SHA-256 USER PASSWORD", "SCRAM-SHA-512 USER PASSWORD",
 // "OAUTHBEARER TOKEN" or "certificate FILE". It prints "error TEXT" and exits with 1 where it is
 // refused.
@@ -51,16 +52,19 @@ func mechanism(words []string) sasl.Mechanism {
 
 func main() {
 	servers, topic, value, authority, login := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5:]
-	pem, err := os.ReadFile(authority)
-	check(err)
 	secured := &tls.Config{RootCAs: x509.NewCertPool()}
-	secured.RootCAs.AppendCertsFromPEM(pem)
 	options := []kgo.Opt{
 		kgo.SeedBrokers(servers),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.RequestRetries(2),
 		kgo.RecordRetries(2),
+	}
+	if authority != "none" {
+		pem, err := os.ReadFile(authority)
+		check(err)
+		secured.RootCAs.AppendCertsFromPEM(pem)
+		options = append(options, kgo.DialTLSConfig(secured))
 	}
 	if login[0] == "certificate" {
 		certificate, err := tls.LoadX509KeyPair(login[1], login[1])
@@ -69,7 +73,7 @@ func main() {
 	} else {
 		options = append(options, kgo.SASL(mechanism(login)))
 	}
-	client, err := kgo.NewClient(append(options, kgo.DialTLSConfig(secured))...)
+	client, err := kgo.NewClient(options...)
 	check(err)
 	defer client.Close()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -94,8 +94,12 @@ public class SharedServer {
         return config.nodeId();
     }
 
-    /** What a broker's tests ask of its loader: how far its metadata are applied. */
+    /** What a broker's tests ask of its loader: how far its metadata are applied. As in Kafka a node
+     * that is stopped has none, and tests do not wait for it. */
     public MetadataLoader loader() {
+        if (!node.isRunning()) {
+            return null;
+        }
         return StandIns.of(MetadataLoader.class, Map.of("lastAppliedOffset", call -> node.applied()));
     }
 
