@@ -69,7 +69,9 @@ class ShareConsumerCore:
         self.acquisition_lock_timeout_ms: int | None = None
         """How long records are locked, as a broker said last."""
         self._view = view
-        self._member = ShareMembership(self.group, str(uuid.uuid4()), config.retry_backoff_ms)
+        member_id = str(uuid.uuid4())
+        self._coordinator_purpose = f"coordinator {member_id}" if self.waits_apart else ""
+        self._member = ShareMembership(self.group, member_id, config.retry_backoff_ms)
         self._sessions: dict[int, ShareSession] = {}
         self._lost: list[ShareSession] = []
         self._turn = 0
@@ -171,7 +173,7 @@ class ShareConsumerCore:
             lambda answer: answer.error_code if is_retriable(answer.error_code) else 0,
             what=f"the heartbeat in share group {self.group}",
             deadline=Deadline(self.config.api_timeout_ms),
-            apart=self.waits_apart,
+            purpose=self._coordinator_purpose,
         )
         member.on_response(sent[-1], response, now_ms())
 
