@@ -201,6 +201,8 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
 
         def look() -> None:
             nonlocal timer
+            if future.done():
+                return
             late_at = max(began_at, self._received_at) + limit_ms / 1000
             if loop.time() < late_at:  # it is coming; or the event loop had no turn to read it
                 timer = loop.call_at(late_at, look)
