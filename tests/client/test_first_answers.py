@@ -149,11 +149,12 @@ def test_an_answer_that_is_there_is_not_late(face, brokers):
 
 
 def test_an_answer_that_is_coming_is_not_late(face, brokers):
-    begun, connection = face.begin(brokers[0], "a", timeout_ms=500)
+    begun, connection = face.begin(brokers[0], "a", timeout_ms=1_000)
     brokers[0].send(0, 20)
     wait_for_bytes(connection)
-    time.sleep(0.6)
-    assert face.first_of([begun], 0) == [None]
+    time.sleep(1.1)  # the application does other things for longer than the timeout
+    for _ in range(2):
+        assert face.first_of([begun], 0) == [None]
     brokers[0].send(20)
     assert face.first_of([begun], LONG_MS) == ["a"]
 

@@ -539,3 +539,52 @@ def test_what_is_in_flight_is_given_up_when_it_is_closed_in_a_wait(brokers: Brok
     assert brokers.poll(100) == []
     assert not any(one.is_open for one in first)
     assert brokers.view.fresh_topic("t") is fresh, "that is no sign of a broker that is gone"
+
+
+def test_a_topic_that_was_recreated_is_asked_for_again_while_the_leader_holds_the_fetch(
+    brokers: Brokers,
+):
+    brokers.wanted = {P0: START}
+    brokers.poll()
+    brokers.topic_id = Uuid(bytes(15) + b"\2")
+    brokers.refresh()
+    brokers.poll_all(1_000)
+    assert len(brokers.fetches) == 2
+    assert brokers.fetches[1].exchange.message.topics[0].topic_id == brokers.topic_id  # type: ignore[attr-defined]
+
+
+def test_each_time_that_partitions_are_missed_they_wait_first(brokers: Brokers):
+    brokers.leaders = {P0: 1, P1: 1}
+    brokers.wanted = {P0: START}
+    brokers.poll()
+    for _ in range(3):
+        brokers.wanted[P1] = START
+        brokers.poll()
+        del brokers.wanted[P1]
+        brokers.poll()
+        brokers.clock.now_s += 10
+    assert len(brokers.fetches) == 1
+
+
+def test_a_login_that_is_refused_is_nothing_to_those_who_want_nothing_of_the_leader(
+    brokers: Brokers,
+):
+    brokers.poll()
+    brokers.fail(3, AuthenticationFailed("no"))
+    del brokers.wanted[P2]
+    assert brokers.poll() == []
+
+
+def test_an_answer_in_between_gives_an_unknown_topic_all_its_tries_again(brokers: Brokers):
+    brokers.wanted = {P0: START}
+    for number in range(3):
+        brokers.exists = False
+        brokers.view.invalidate(["t"])
+        for _ in range(brokers.view.unknown_topic_attempts - 2):
+            assert brokers.poll() == []
+            brokers.clock.now_s += 1
+        brokers.exists = True
+        brokers.poll()
+        brokers.answer(1)
+        assert taken(brokers.poll()) == {P0: number + 1}
+        brokers.wanted[P0] = FetchPosition(number + 1)

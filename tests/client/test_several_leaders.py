@@ -27,12 +27,15 @@ from fencepost.client import (
 )
 from fencepost.client.admin import GROUP_RESOURCE, ConfigChange
 from fencepost.client.aio import AsyncShareConsumer
+from fencepost.client.clock import now_ms
 from fencepost.client.errors import ClientError
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.share_consumer import ShareConsumer
 from fencepost.client.share_core import ShareConsumerCore
-from fencepost.client.share_records import AcknowledgeType
+from fencepost.client.share_records import AcknowledgeType, ShareRecord
+from fencepost.client.share_session import Arrived
 from fencepost.testing import Cluster as Brokers
+from fencepost.wire.types import Uuid
 
 from ..waiting import eventually
 
@@ -400,6 +403,24 @@ def test_a_call_that_is_cancelled_loses_nothing(brokers, topic):
         assert reader.read(1) == [b"a"]
 
 
+def test_what_is_buffered_is_not_fetched_again(brokers, topic):
+    for number in range(3):
+        produce(brokers, topic, 0, b"%d" % number)
+    with Getmany(brokers.bootstrap_servers, topic) as reader:
+        found: dict[Any, Any] = {}
+
+        def is_found() -> bool:
+            found.update(reader.run(reader.core.getmany(timeout_ms=100, max_records=1)))
+            return bool(found)
+
+        eventually(is_found, "a record")
+        elsewhere = TopicPartition(topic, 1)
+        assert reader.run(reader.core.getmany(elsewhere, timeout_ms=20)) == {}
+        leaders = [leader_of(brokers, topic, number) for number in range(PARTITIONS)]
+        assert reader.held().keys() == set(leaders[1:])
+        assert reader.read(2) == [b"1", b"2"]
+
+
 def test_consumers_of_one_cluster_do_not_wait_for_each_other(brokers, topic):
     async def story() -> None:
         settings = {"fetch_max_wait_ms": HOLD_MS, "auto_offset_reset": "earliest"}
@@ -545,3 +566,61 @@ def test_a_shared_poll_that_is_cancelled_loses_nothing(brokers, topic):
             produce(brokers, topic, partition, b"%d" % partition)
         assert reader.read(PARTITIONS) == [b"0", b"1", b"2"]
         assert reader.core._sessions == sessions, "none is lost"
+
+
+class Carrying(Share):
+    """A member that has acknowledged a record of the first partition with a fetch that is held."""
+
+    def __init__(self, brokers: Brokers, topic: str) -> None:
+        super().__init__(brokers.bootstrap_servers, topic)
+        self.brokers = brokers
+        self.told: list[tuple[set[TopicPartition], ClientError | None]] = []
+
+    def open(self) -> None:
+        super().open()
+        self.core.set_acknowledgement_commit_callback(
+            lambda offsets, error: self.told.append((set(offsets), error))
+        )
+        produce(self.brokers, self.topic, 0, b"a")
+        assert self.read(1) == [b"a"]
+        writer = threading.Thread(target=produce, args=(self.brokers, self.topic, 1, b"b"))
+        writer.start()
+        assert self.read(1) == [b"b"]
+        writer.join()
+
+    def outcomes(self, number: int) -> list[ClientError | None]:
+        where = TopicPartition(self.topic, number)
+        return [error for about, error in self.told if where in about]
+
+
+def test_a_commit_says_what_became_of_acknowledgements_on_their_way(brokers, topic):
+    with Carrying(brokers, topic) as reader:
+        results = reader.core.commit_sync()
+        assert results[TopicPartition(topic, 1)] is None
+        assert reader.outcomes(0) == reader.outcomes(1) == [None]
+
+
+def test_acknowledgements_on_their_way_fail_with_their_connection(brokers, topic):
+    with Carrying(brokers, topic) as reader:
+        sessions = list(reader.core._sessions.values())
+        carrying = [one for one in sessions if one.pending and one.pending.sent]
+        for session in carrying:
+            session.connection.close()
+        expected = bool(carrying)
+        eventually(lambda: reader.poll(50) or reader.outcomes(0), "an outcome")
+        assert [error is not None for error in reader.outcomes(0)] == [expected]
+
+
+def test_records_whose_lock_has_run_out_are_not_handed_out(brokers, topic):
+    with Share(brokers.bootstrap_servers, topic) as reader:
+        produce(brokers, topic, 0, b"a")
+        assert reader.read(1) == [b"a"]
+        (session,) = [one for one in reader.core._sessions.values() if one.outstanding()]
+        where, topic_id = TopicPartition(topic, 0), Uuid.ZERO
+        arrived = Arrived(session, where, topic_id, [], lapsed_at_ms=now_ms() + 60_000)
+        record = ShareRecord(topic, 0, 7, 0, 0, None, b"late", (), 1)
+        reader.core._arrived = [arrived._replace(records=[record], lapsed_at_ms=now_ms() - 1)]
+        assert reader.core._hand_out() == []
+        reader.core._arrived = [arrived._replace(records=[record])]
+        assert reader.core._hand_out() == [record]
+        session.delivered.clear()
