@@ -234,13 +234,13 @@ class FetchCore:
                 asked.append((Exchange(connection, request, version, buffer=buffer), wanted))
         responses = yield from ExchangeAll([exchange for exchange, _ in asked])
         fetched: list[Fetched] = []
-        for (exchange, wanted), response in zip(asked, responses, strict=True):
+        for (exchange, asked_for), response in zip(asked, responses, strict=True):
             try:
                 if isinstance(response, ClientError):
                     raise response
-                found, refused = self.read(response, wanted, exchange.connection.address)
+                found, refused = self.read(response, asked_for, exchange.connection.address)
             except ClientError as error:
-                failures.append(about(error, wanted))
+                failures.append(about(error, asked_for))
             else:
                 fetched += found
                 failures += refused

@@ -244,7 +244,7 @@ class PendingFetches:
     def _read(
         self,
         one: _InFlight,
-        answer: object,
+        answer: Any,
         asked: Asked,
         found: list[Fetched],
         failures: list[_Failure],
@@ -260,9 +260,9 @@ class PendingFetches:
             failures.append(_Failure(error, _positions(asked)))
             return
         found += brought
-        for error in refused:
-            at = TopicPartition(error.topic or "", error.partition or 0)
-            failures.append(_Failure(error, {at: asked[at][0]}))
+        for refusal in refused:
+            at = TopicPartition(refusal.topic or "", refusal.partition or 0)
+            failures.append(_Failure(refusal, {at: asked[at][0]}))
 
 
 _NO: Final = FetchPosition(-1)

@@ -198,6 +198,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         future = self.send(message, version, highest=highest)
         loop = asyncio.get_running_loop()
         began_at = loop.time()
+        timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer
