@@ -173,7 +173,7 @@ class _Reader:
         if not self.positions:
             time.sleep(LOOK_EVERY_S)
             return
-        for fetched in self._fetcher.fetch(self.positions):
+        for fetched in self._fetcher.poll(self.positions):
             _check_divergence(fetched, self.positions[fetched.partition])
             end = self._ends[fetched.partition] if self._ends is not None else None
             yield fetched.partition, fetched.read_records(end)

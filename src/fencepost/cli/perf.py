@@ -301,7 +301,7 @@ def _read_one(
 
     deadline = fetcher.cluster.deadline()
     while not deadline.passed:
-        for fetched in fetcher.fetch(positions):
+        for fetched in fetcher.poll(positions):
             found = [record.value for record in fetched.read_records()]
             positions[fetched.partition] = FetchPosition(fetched.next_offset, fetched.last_epoch)
             if found == [value]:

@@ -44,9 +44,9 @@ Ask = Request[R] | Callable[[ConnectionCore], Request[R]]
 """A request, or what makes one for a connection, where its layout depends on the version."""
 
 
-def connect(node: Node, *, apart: bool = False) -> Conversation[ConnectionCore]:
-    """An open connection to a broker."""
-    return (yield from Connect(Where(node.host, node.port, apart)))
+def connect(node: Node, *, purpose: str = "") -> Conversation[ConnectionCore]:
+    """An open connection to a broker; see `Where` for those with a purpose."""
+    return (yield from Connect(Where(node.host, node.port, purpose)))
 
 
 def any_connection(view: ClusterView[Any]) -> Conversation[ConnectionCore]:
@@ -231,19 +231,19 @@ def request_coordinator(
     highest: int | None = None,
     deadline: Deadline | None = None,
     timeout_ms: float | None = None,
-    apart: bool = False,
+    purpose: str = "",
 ) -> Conversation[R]:
     """Send `message` to the coordinator of `key`: of a group, or with TRANSACTION_KEY of a
     transactional id.
 
     A function is given the connection, for requests whose layout depends on the version. `what`
     begins the text of errors. An answer is awaited for `timeout_ms`, by default
-    `request.timeout.ms`; on a connection of its own if `apart`.
+    `request.timeout.ms`; on the connection that is for this `purpose`, if one is given.
     """
 
     def attempt() -> Conversation[R]:
         node = yield from coordinator_once(view, key, key_type)
-        connection = yield from connect(node, apart=apart)
+        connection = yield from connect(node, purpose=purpose)
         request = message if isinstance(message, Request) else message(connection)
         response = yield from Exchange(connection, request, None, highest, timeout_ms)
         code = error_of(response) if error_of is not None else ErrorCode.NONE

@@ -108,7 +108,7 @@ class ClassicMember(MachineMember[Membership]):
             what=f"{type(request).__name__.removesuffix('Request')} in group {self._group}",
             deadline=Deadline(max(config.api_timeout_ms, held_ms)),
             timeout_ms=max(config.request_timeout_ms, held_ms),
-            apart=self._reader.waits_apart,
+            purpose=self._reader.coordinator_purpose,
         )
         machine.on_response(response, now_ms())
 

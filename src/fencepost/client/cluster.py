@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from fencepost.client import asking
@@ -27,20 +28,22 @@ from fencepost.client.cluster_view import (
     ClusterView,
     parse_servers as parse_servers,
 )
-from fencepost.client.connection import Connection
+from fencepost.client.connection import Connection, wait_for_answers
 from fencepost.client.conversation import (
     Alone,
+    Begin,
     Connect,
     Conversation,
     Exchange,
     ExchangeAll,
+    FirstOf,
     Pause,
     Step,
     Tell,
     Where,
     drive,
 )
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import ClientError, RequestTimedOut
 from fencepost.client.metadata import Node, TopicInfo
 from fencepost.client.protocol.in_flight import Token
 from fencepost.client.retry import Deadline
@@ -80,6 +83,10 @@ class Cluster(ClusterView[Connection]):
             return self._connect(step.where)
         if isinstance(step, ExchangeAll):
             return self._exchange_all(step.exchanges)
+        if isinstance(step, Begin):
+            return _Begun.send(step.exchange, self.config.request_timeout_ms)
+        if isinstance(step, FirstOf):
+            return _first_of(step.begun, Deadline(step.wait_ms))
         if isinstance(step, Alone):
             return self.run(step.conversation)  # one thread at a time
         if isinstance(step, Pause):
@@ -180,3 +187,47 @@ def _send(asked: Exchange[R]) -> Token[R]:
 def _receive(asked: Exchange[R], token: Token[R]) -> R:
     connection = cast("Connection", asked.connection)
     return connection.receive(token, timeout_ms=asked.timeout_ms, buffer=asked.buffer)
+
+
+@dataclass(slots=True, eq=False)
+class _Begun:
+    """A request on its way. Its answer is late once nothing of it came for `timeout_ms`."""
+
+    connection: Connection
+    asked: Exchange[Any]
+    token: Token[Any]
+    timeout_ms: float
+    late: Deadline
+
+    @classmethod
+    def send(cls, asked: Exchange[Any], default_timeout_ms: float) -> _Begun:
+        timeout_ms = default_timeout_ms if asked.timeout_ms is None else asked.timeout_ms
+        connection = cast("Connection", asked.connection)
+        return cls(connection, asked, _send(asked), timeout_ms, Deadline(timeout_ms))
+
+    def look(self, *, has_come: bool) -> Any:
+        """The answer, or what is wrong; None: not yet. `has_come` says that there is something to
+        read, which the application may have let wait for longer than `timeout_ms`."""
+        if has_come:
+            self.late = Deadline(self.timeout_ms)
+            try:
+                return self.connection.receive_now(self.token, self.asked.buffer)
+            except ClientError as error:
+                return error
+        if not self.late.passed:
+            return None
+        self.connection.close()
+        awaited = self.token.response_class.__name__
+        return RequestTimedOut(
+            f"no {awaited} within {self.timeout_ms:.0f} ms", host=self.connection.address
+        )
+
+
+def _first_of(begun: list[_Begun], deadline: Deadline) -> list[Any]:
+    connections = {one.connection for one in begun}
+    while True:
+        wait_ms = min([deadline.remaining_ms(), *(one.late.remaining_ms() for one in begun)])
+        ready = wait_for_answers(connections, wait_ms)
+        answers = [one.look(has_come=one.connection in ready) for one in begun]
+        if deadline.passed or any(answer is not None for answer in answers):
+            return answers

@@ -97,7 +97,7 @@ class ClusterView(Generic[C]):
         if where is not None:
             found = self._connections.get(where)
             return found if found is not None and found.is_open else None
-        usable = (one for to, one in self._connections.items() if not to.apart and one.is_open)
+        usable = (one for to, one in self._connections.items() if not to.purpose and one.is_open)
         return next(usable, None)
 
     def keep_connection(self, where: Where, made: C) -> C:
@@ -108,6 +108,11 @@ class ClusterView(Generic[C]):
         self.finalized_features.update(made.api_versions.features)
         self._connections[where] = made
         return made
+
+    def close_connections(self, purpose: str) -> None:
+        """Close those that are for this purpose alone."""
+        for where in [where for where in self._connections if where.purpose == purpose]:
+            self._connections.pop(where).close()
 
     def _close_connections(self) -> None:
         """Close every connection; the next request opens them again."""

@@ -18,7 +18,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection_core import MAX_RESPONSE_BYTES, ConnectionCore, Opening
@@ -61,6 +61,17 @@ def wait_readable(open_ones: Iterable[HasFileno], timeout_ms: float) -> bool:
     for one in open_ones:
         poll.register(one, select.POLLIN)
     return bool(poll.poll(timeout_ms))
+
+
+def wait_for_answers(connections: set[Connection], timeout_ms: float) -> set[Connection]:
+    """Wait until one of these has something to receive, or has ended; those that have."""
+    ready = {one for one in connections if one.holds_bytes}
+    poll = select.poll()
+    waiting = {one.fileno(): one for one in connections - ready}
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)
+    found = poll.poll(0 if ready else timeout_ms)
+    return ready.union(waiting[descriptor] for descriptor, _ in found)
 
 
 class Connection(ConnectionCore):
@@ -170,9 +181,18 @@ class Connection(ConnectionCore):
         Raises RequestTimedOut (closing the connection), ConnectionFailed or ProtocolError.
         """
         deadline = Deadline(self.timeout_ms if timeout_ms is None else timeout_ms)
-        return self._receive(token, deadline, buffer)
+        return cast("R", self._receive(token, deadline, buffer))
 
-    def _receive(self, token: Token[R], deadline: Deadline, buffer: ReceiveBuffer | None) -> R:
+    def receive_now(self, token: Token[R], buffer: ReceiveBuffer | None = None) -> R | None:
+        """The response to `token` if it is here as a whole; reads what has come of it, waits for
+        nothing. `buffer` is to be the same in every call, and nobody else's until it is whole.
+        Raises as `receive`."""
+        return self._receive(token, None, buffer)
+
+    def _receive(
+        self, token: Token[R], deadline: Deadline | None, buffer: ReceiveBuffer | None
+    ) -> R | None:
+        """The response; without a deadline None if it is not here yet."""
         frame = self._early.pop(token.correlation_id, None)
         try:
             while frame is None:
@@ -182,6 +202,8 @@ class Connection(ConnectionCore):
                     )
                 is_mine = self._in_flight.oldest == token
                 read = self._read_frame(deadline, buffer if is_mine else None)
+                if read is None:
+                    return None
                 answered = self._in_flight.match(read)
                 if is_mine:
                     frame = read
@@ -199,13 +221,16 @@ class Connection(ConnectionCore):
         if self._early.pop(token.correlation_id, None) is None and token in self._in_flight:
             self._abandoned.add(token.correlation_id)
 
-    def readable(self, timeout_ms: float = 0) -> bool:
-        """Whether a receive would find at least the beginning of an answer, or an end."""
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether a receive would find something that was taken from the socket, or the end."""
         if self._socket is None or self._early:
             return True
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        return wait_readable([self._socket], timeout_ms)
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def readable(self, timeout_ms: float = 0) -> bool:
+        """Whether a receive would find at least the beginning of an answer, or an end."""
+        return self.holds_bytes or wait_readable([self], timeout_ms)
 
     @property
     def was_closed(self) -> bool:
@@ -324,20 +349,28 @@ class Connection(ConnectionCore):
             self.close()
             raise lost_connection(error, f"sending {what}: {error}", self.address) from error
 
-    def _read_frame(self, deadline: Deadline, buffer: ReceiveBuffer | None) -> memoryview:
-        """One frame without its length prefix."""
+    def _read_frame(
+        self, deadline: Deadline | None, buffer: ReceiveBuffer | None
+    ) -> memoryview | None:
+        """One frame without its length prefix; without a deadline None if it is not here yet."""
         sock = self._live()
         awaited = self._in_flight.oldest.response_class.__name__
         frame = None
         try:
+            if deadline is None:
+                sock.settimeout(0)
             while frame is None:
-                sock.settimeout(max(0.001, deadline.remaining_ms() / 1000))
+                if deadline is not None:
+                    sock.settimeout(max(0.001, deadline.remaining_ms() / 1000))
                 count = sock.recv_into(self._reader.get_buffer(buffer))
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
                 frame = self._reader.buffer_updated(count)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None  # there is no deadline: with one the socket waits by itself
         except TimeoutError as error:
             self.close()
+            assert deadline is not None
             raise RequestTimedOut(
                 f"no {awaited} within {deadline.timeout_ms:.0f} ms", host=self.address
             ) from error

@@ -28,7 +28,7 @@ from typing import Self
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer_core import ConsumerCore, ConsumerRebalanceListener
 from fencepost.client.errors import ClientError
-from fencepost.client.fetch_core import FetchCore, Fetched
+from fencepost.client.fetch_core import Fetched
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 
 log = logging.getLogger("fencepost.client")
@@ -54,7 +54,7 @@ class Consumer(ConsumerCore):
         *,
         pattern: str | None = None,
     ) -> None:
-        super().__init__(cluster, FetchCore(cluster))
+        super().__init__(cluster)
         self.cluster = cluster
         self._subscribe(topics, listener, pattern)
         self.group = self._group()
@@ -83,7 +83,11 @@ class Consumer(ConsumerCore):
         returns nothing, so that the caller can look at the new `assignment`.
 
         Raises BrokerError for what joining again cannot help, as an authorization that is missing,
-        OffsetOutOfRange with `auto.offset.reset=none`, and what `Fetcher.fetch` does.
+        OffsetOutOfRange with `auto.offset.reset=none`, UnknownTopic, and DeadlineExceeded when all
+        leaders have failed for `default.api.timeout.ms`.
+
+        What the brokers hold answers for stays asked when there is no more time: with
+        `max_wait_ms=0` a call takes what the one before it has asked for.
         """
         run = self.cluster.run
         run(self.beating())
@@ -118,5 +122,6 @@ class Consumer(ConsumerCore):
             if self._member is not None and self._member.may_commit:
                 self.commit()
         finally:
+            self._fetches.close()
             self.cluster.run(self.leaving())
             self._forget_partitions(self.held())

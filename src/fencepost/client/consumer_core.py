@@ -27,12 +27,17 @@ from fencepost.client.group_offsets import reading_offsets, writing_offsets
 from fencepost.client.member import Member
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, listing_offsets
+from fencepost.client.pending_fetches import PendingFetches
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
+from fencepost.client.retry import Deadline
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger("fencepost.client")
 
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
+LOOK_AGAIN_MS: Final = 500
+"""So often, at least, a consumer that waits for records looks at what it is to read: in asyncio
+other tasks may have moved positions, and heartbeats have brought a rebalance."""
 
 
 class ConsumerRebalanceListener:
@@ -60,7 +65,7 @@ class ConsumerCore:
     waits_apart: ClassVar[bool]
     """Whether the coordinator is asked over a connection that nothing else uses."""
 
-    def __init__(self, view: ClusterView[Any], fetch: FetchCore) -> None:
+    def __init__(self, view: ClusterView[Any]) -> None:
         view.config.check()
         self.config = view.config
         self.positions: dict[TopicPartition, FetchPosition] = {}
@@ -68,9 +73,11 @@ class ConsumerCore:
         self.rebalances = 0
         """How often partitions were assigned, to notice a new assignment by."""
         self.view = view
-        self._fetch = fetch
+        self._fetches = PendingFetches(FetchCore(view))
         self._member: Member | None = None
         self._member_id = str(uuid.uuid4())
+        self.coordinator_purpose = f"coordinator {self._member_id}" if self.waits_apart else ""
+        """Of the connection over which the coordinator is asked; see `conversation.Where`."""
         self._listener = ConsumerRebalanceListener()
         self._by_hand: tuple[TopicPartition, ...] = ()
         # Assigned and without a position: where to begin, None for the committed offset.
@@ -337,24 +344,33 @@ class ConsumerCore:
         """What there is at the positions of partitions that are neither paused nor skipped, if any
         comes in time. Positions stay; see `_take`.
 
-        Raises OffsetOutOfRange with `auto.offset.reset=none`, and what `FetchCore.fetching` does.
+        A leader that has nothing yet keeps its fetch; a later call takes the answer. Raises
+        OffsetOutOfRange with `auto.offset.reset=none`, and what `PendingFetches.receiving` does.
         """
-        yield from self.placing()
-        wanted = {
-            at: where
-            for at, where in self.positions.items()
-            if at not in self._paused and at not in skipped
-        }
-        if not wanted:
-            if max_wait_ms > 0:
-                yield from Pause(max_wait_ms)
-            return []
-        try:
-            found = yield from self._fetch.fetching(wanted, max_wait_ms=int(max_wait_ms))
-        except OffsetOutOfRange as error:
-            yield from self._reset(error)
-            return []
-        return [fetched for fetched in found if self._brings_records(fetched)]
+
+        def wanted() -> dict[TopicPartition, FetchPosition]:
+            return {
+                at: where
+                for at, where in self.positions.items()
+                if at not in self._paused and at not in skipped
+            }
+
+        deadline = Deadline(max_wait_ms)
+        while True:
+            yield from self.placing()
+            left_ms = deadline.remaining_ms()
+            if not wanted():
+                if left_ms > 0:
+                    yield from Pause(left_ms)
+                return []
+            try:
+                found = yield from self._fetches.receiving(wanted, min(left_ms, LOOK_AGAIN_MS))
+            except OffsetOutOfRange as error:
+                yield from self._reset(error)
+                continue
+            found = [fetched for fetched in found if self._brings_records(fetched)]
+            if found or deadline.passed:
+                return found
 
     def _reset(self, error: OffsetOutOfRange) -> Conversation[None]:
         """Read on where `auto.offset.reset` says: retention has overtaken the group."""

@@ -143,7 +143,7 @@ class ConsumerMember(MachineMember[ConsumerMembership]):
             lambda answer: answer.error_code if is_retriable(answer.error_code) else 0,
             what=f"the heartbeat in group {self._group}",
             deadline=Deadline(config.api_timeout_ms),
-            apart=self._reader.waits_apart,
+            purpose=self._reader.coordinator_purpose,
         )
         machine.on_response(sent[-1], response, now_ms())
 

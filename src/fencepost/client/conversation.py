@@ -38,12 +38,12 @@ Conversation = Generator[Step[Any], Any, Result]
 
 
 class Where(NamedTuple):
-    """Which connection: one to `host:port`. With `apart` it is not the one that everything else
-    uses, because answers on it may be held for long (JoinGroup)."""
+    """Which connection: one to `host:port`. With a `purpose` it is one for nothing else, because
+    answers on it may be held for long (JoinGroup, Fetch)."""
 
     host: str
     port: int
-    apart: bool = False
+    purpose: str = ""
 
 
 class Connect(Step[ConnectionCore], frozen=True):
@@ -69,6 +69,30 @@ class ExchangeAll(Step[list[R | ClientError]], Generic[R], frozen=True):
     one that failed."""
 
     exchanges: list[Exchange[R]]
+
+
+Begun = Any
+"""A request on its way that a conversation goes on without; each kind of client has its own."""
+
+
+class Begin(Step[Begun], frozen=True):
+    """Send a request, and go on without its answer, which `FirstOf` waits for.
+
+    Nothing is wrong with an answer that is there, however late a conversation asks for it. One of
+    which nothing comes for the time of the exchange closes the connection, as anywhere.
+    """
+
+    exchange: Exchange[Any]
+
+
+class FirstOf(Step[list[Message | ClientError | None]], frozen=True):
+    """Wait until a request that was begun is answered, or has failed, at most for `wait_ms`.
+
+    For each its answer, the ClientError of one that failed, or None: it is on its way still.
+    """
+
+    begun: list[Begun]
+    wait_ms: float
 
 
 class Alone(Step[Result], Generic[Result], frozen=True):

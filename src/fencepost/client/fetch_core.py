@@ -229,18 +229,18 @@ class FetchCore:
             try:
                 request, version = yield from self.request(connection, wanted, *how)
             except ClientError as error:
-                failures.append(_about(error, wanted))
+                failures.append(about(error, wanted))
             else:
                 asked.append((Exchange(connection, request, version, buffer=buffer), wanted))
         responses = yield from ExchangeAll([exchange for exchange, _ in asked])
         fetched: list[Fetched] = []
-        for (exchange, about), response in zip(asked, responses, strict=True):
+        for (exchange, asked_for), response in zip(asked, responses, strict=True):
             try:
                 if isinstance(response, ClientError):
                     raise response
-                found, refused = self.read(response, about, exchange.connection.address)
+                found, refused = self.read(response, asked_for, exchange.connection.address)
             except ClientError as error:
-                failures.append(_about(error, about))
+                failures.append(about(error, asked_for))
             else:
                 fetched += found
                 failures += refused
@@ -345,7 +345,8 @@ class RecreatedTopic(UnknownTopic):
         return type(self), (self.topic or "", self.expected, self.found)
 
 
-def _about(error: ClientError, wanted: Mapping[TopicPartition, object]) -> ClientError:
+def about(error: ClientError, wanted: Mapping[TopicPartition, object]) -> ClientError:
+    """Have an error name a partition that it is about; it is returned."""
     if error.topic is None:
         error.topic, error.partition = min(wanted)
     return error

@@ -1,7 +1,8 @@
 """Reading partitions as raw record batches, with the log's identity checked on every read.
 
-`Fetcher.fetch` asks several partitions' leaders once; `Fetcher.read_range` streams one partition
-from one offset to another and keeps the next fetch in flight while the caller works on the last.
+`Fetcher.fetch` asks several partitions' leaders once and waits for all; `Fetcher.poll` takes the
+answers of those that have records; `Fetcher.read_range` streams one partition from one offset to
+another and keeps the next fetch in flight while the caller works on the last.
 Blobs are views of re-used receive buffers: they are valid until the next blob of the same call.
 
 What guards against reading another log than the caller means is told in `fetch_core`. Where a
@@ -25,6 +26,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.fetch_core import FetchCore, Fetched, FetchLimits, FetchPosition
 from fencepost.client.metadata import TopicPartition
+from fencepost.client.pending_fetches import PendingFetches
 from fencepost.client.protocol.framing import ReceiveBuffer
 from fencepost.client.protocol.in_flight import Token
 from fencepost.client.retry import Deadline
@@ -46,6 +48,7 @@ class Fetcher(FetchCore):
     def __init__(self, cluster: Cluster, *, topic_ids: Mapping[str, Uuid] | None = None) -> None:
         super().__init__(cluster, topic_ids=topic_ids)
         self.cluster = cluster
+        self._pending = PendingFetches(self)
 
     def fetch(
         self,
@@ -59,6 +62,31 @@ class Fetcher(FetchCore):
         return self.cluster.run(
             self.fetching(positions, max_wait_ms=max_wait_ms, limits=limits, deadline=deadline)
         )
+
+    def poll(
+        self,
+        positions: Mapping[TopicPartition, FetchPosition],
+        *,
+        max_wait_ms: float | None = None,
+    ) -> list[Fetched]:
+        """Records that follow these positions, or divergences, if any leader answers with some
+        within `max_wait_ms` (default `fetch.max.wait.ms`).
+
+        The other leaders keep their fetches, and a later call takes the answers, of partitions
+        whose positions are the same then. Raises as `PendingFetches.receiving`.
+        """
+        deadline = self.cluster.deadline(
+            self.cluster.config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms
+        )
+        while True:
+            receiving = self._pending.receiving(lambda: positions, deadline.remaining_ms())
+            found = [
+                fetched
+                for fetched in self.cluster.run(receiving)
+                if fetched.next_offset > fetched.start_offset or fetched.diverging is not None
+            ]
+            if found or deadline.passed:
+                return found
 
     # -- one partition ---------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ class Reader(Protocol):
     def view(self) -> ClusterView[Any]: ...
 
     @property
-    def waits_apart(self) -> bool:
-        """Whether the coordinator is asked over a connection that nothing else uses."""
+    def coordinator_purpose(self) -> str:
+        """Of the connection over which the coordinator is asked; see `conversation.Where`."""
 
     def held(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read, or about to be."""

@@ -8,6 +8,9 @@ consumer until it acknowledges them: in implicit mode the next poll or commit ac
 explicit mode (`share.acknowledgement.mode`) the application acknowledges each. Acknowledgements
 travel with the next fetch from the broker that handed the records out, or by themselves when
 they are committed or renew a lock.
+
+Each leader has one fetch in flight, over a connection of its own. A poll returns at the first
+answer that brings records; a later one takes the others. What these bring is locked meanwhile.
 """
 
 from __future__ import annotations
@@ -23,16 +26,31 @@ from fencepost.client.clock import now_ms
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.consumer_membership import IdPartition
-from fencepost.client.conversation import Alone, Conversation, Exchange, ExchangeAll, Pause, Tell
+from fencepost.client.conversation import (
+    Alone,
+    Begin,
+    Conversation,
+    Exchange,
+    FirstOf,
+    Pause,
+    Tell,
+)
 from fencepost.client.errors import BrokerError, ClientError, ConfigError, refusal
 from fencepost.client.member import LEAVE_TIMEOUT_MS
 from fencepost.client.metadata import Node, TopicPartition
 from fencepost.client.retry import Deadline
 from fencepost.client.share_membership import LOWEST_VERSION, ShareMembership
 from fencepost.client.share_records import AcknowledgeType, ShareRecord, read_acquired
-from fencepost.client.share_session import RENEWING_VERSION, FetchLimits, Sent, ShareSession
+from fencepost.client.share_session import (
+    RENEWING_VERSION,
+    Arrived,
+    FetchLimits,
+    PendingFetch,
+    Sent,
+    ShareSession,
+)
 from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
-from fencepost.wire.api.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+from fencepost.wire.api.share_fetch import PartitionData, ShareFetchRequest
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode, is_retriable
 from fencepost.wire.types import Uuid
@@ -69,9 +87,15 @@ class ShareConsumerCore:
         self.acquisition_lock_timeout_ms: int | None = None
         """How long records are locked, as a broker said last."""
         self._view = view
-        self._member = ShareMembership(self.group, str(uuid.uuid4()), config.retry_backoff_ms)
+        member_id = str(uuid.uuid4())
+        self._coordinator_purpose = f"coordinator {member_id}" if self.waits_apart else ""
+        self._member = ShareMembership(self.group, member_id, config.retry_backoff_ms)
         self._sessions: dict[int, ShareSession] = {}
         self._lost: list[ShareSession] = []
+        self._arrived: list[Arrived] = []
+        self._fetch_purpose = f"share fetches {member_id}"
+        self._held_off: dict[int, float] = {}
+        """Brokers that have answered with an error, and until when they are not asked again."""
         self._turn = 0
         self._is_explicit = config.share_acknowledgement_mode == "explicit"
         self._callback: CommitCallback | None = None
@@ -171,7 +195,7 @@ class ShareConsumerCore:
             lambda answer: answer.error_code if is_retriable(answer.error_code) else 0,
             what=f"the heartbeat in share group {self.group}",
             deadline=Deadline(self.config.api_timeout_ms),
-            apart=self.waits_apart,
+            purpose=self._coordinator_purpose,
         )
         member.on_response(sent[-1], response, now_ms())
 
@@ -232,8 +256,10 @@ class ShareConsumerCore:
         return [*found, *((one, {}) for one in idle if one.is_open)]
 
     def _session(self, node: Node) -> Conversation[ShareSession]:
-        connection = yield from asking.connect(node)
         known = self._sessions.get(node.node_id)
+        if known is not None and known.pending is not None:
+            return known  # its answer says whether it is lost
+        connection = yield from asking.connect(node, purpose=self._fetch_purpose)
         if known is not None and not known.is_lost and known.connection is connection:
             return known
         if known is not None:
@@ -253,7 +279,7 @@ class ShareConsumerCore:
     def _failing_lost(self, results: Results) -> Conversation[None]:
         """Acknowledgements of lost sessions fail."""
         for session in list(self._sessions.values()):
-            if session.epoch and not session.is_open:
+            if session.epoch and session.pending is None and not session.is_open:
                 self._lose(session)
         for session in self._lost:
             sent = session.take()
@@ -284,16 +310,20 @@ class ShareConsumerCore:
         return (yield from self.sending())
 
     def sending(self) -> Conversation[Results]:
-        """Send all acknowledgements."""
+        """Send all acknowledgements, and wait for the outcome also of those on their way."""
         results: Results = {}
         yield from self._failing_lost(results)
         for session in list(self._sessions.values()):
+            if session.pending is not None and session.pending.sent:
+                yield from self._finishing(session, results)
             yield from self._acknowledging(session, results)
         return results
 
     def _acknowledging(
         self, session: ShareSession, results: Results, *, closes: bool = False
     ) -> Conversation[None]:
+        if session.pending is not None and (session.has_to_send or closes):
+            yield from self._finishing(session, results)
         sent = session.take()
         if not sent and not (closes and session.is_open):
             return
@@ -364,6 +394,8 @@ class ShareConsumerCore:
         yield from self._failing_lost({})
         self._lost.clear()  # what was renewed there is locked no longer
         for session in list(self._sessions.values()):
+            if session.pending is not None and session.has_to_send:
+                yield from self._finishing(session, {})
             if session.renews():  # a fetch that renewed would bring no records (KIP-1222)
                 yield from self._acknowledging(session, {})
         leading = yield from self._leading()
@@ -374,112 +406,190 @@ class ShareConsumerCore:
         leading = [(one, wanted) for one, wanted in leading if not one.is_lost]
         if not any(wanted for _, wanted in leading):
             yield from self._fetching(leading, 0)
-            yield from Pause(max_wait_ms)
-            return []
-        if self.config.share_acquire_mode == "record_limit":
-            return (yield from self._fetching_in_turn(leading, max_wait_ms))
-        return (yield from self._fetching(leading, max_wait_ms))
+            if not self._arrived:
+                yield from Pause(max_wait_ms)
+        elif self.config.share_acquire_mode == "record_limit":
+            yield from self._fetching_in_turn(leading, max_wait_ms)
+        else:
+            yield from self._fetching(leading, max_wait_ms)
+        return self._hand_out()
+
+    def _hand_out(self) -> list[ShareRecord]:
+        """What has arrived and is locked still; it is to be acknowledged from now on."""
+        found: list[ShareRecord] = []
+        arrived, self._arrived = self._arrived, []
+        for one in arrived:
+            if one.session.is_lost or now_ms() > one.lapsed_at_ms:
+                log.debug("share group %s: %s: the lock has run out", self.group, one.where)
+                continue
+            delivered = one.session.deliver(one.where, one.topic_id)
+            for record in one.records:
+                delivered.hand_out(record.offset)
+            found += one.records
+        return found
 
     def _fetching_in_turn(
         self,
         leading: list[Leading],
         max_wait_ms: float,
-    ) -> Conversation[list[ShareRecord]]:
+    ) -> Conversation[None]:
         """One broker after the other, so that no more than `max.poll.records` are acquired."""
         self._turn += 1
         start = self._turn % len(leading)
         for one in [*leading[start:], *leading[:start]]:
-            records = yield from self._fetching([one], max_wait_ms / len(leading))
-            if records:
-                return records
-        return []
+            if not self._arrived:
+                yield from self._fetching([one], max_wait_ms / len(leading), takes_all=True)
 
     def _fetching(
         self,
         leading: list[Leading],
         max_wait_ms: float,
-    ) -> Conversation[list[ShareRecord]]:
-        config = self.config
-        is_exact = config.share_acquire_mode == "record_limit"
-        asked: list[tuple[ShareSession, dict[IdPartition, TopicPartition], Sent]] = []
-        exchanges: list[Exchange[ShareFetchResponse]] = []
+        *,
+        takes_all: bool = False,
+    ) -> Conversation[None]:
+        """Send a fetch to each broker that has none in flight, and take the answers that come in
+        time. If it `takes_all`, and of brokers that are not to wait for records, no fetch stays in
+        flight."""
+        is_exact = self.config.share_acquire_mode == "record_limit"
         lowest = RENEWING_VERSION if is_exact else LOWEST_VERSION
-        versions = [
-            session.connection.version_for(ShareFetchRequest, lowest=lowest)
-            for session, _ in leading
+        now = now_ms()
+        self._held_off = {at: until for at, until in self._held_off.items() if until > now}
+        free = [
+            (session, wanted)
+            for session, wanted in leading
+            if session.pending is None and session.node.node_id not in self._held_off
         ]
-        for (session, wanted), version in zip(leading, versions, strict=True):
-            limits = FetchLimits(
-                int(max_wait_ms) if wanted else 0,
-                config.fetch_min_bytes,
-                config.fetch_max_bytes,
-                config.max_poll_records,
-                is_exact,
-            )
-            sent = session.take(set(wanted.values()))
-            request = session.fetch_request(wanted, limits, sent)
-            asked.append((session, wanted, sent))
-            exchanges.append(Exchange(session.connection, request, version))
-        try:
-            responses = yield from ExchangeAll(exchanges)
-        except BaseException:  # whether the brokers took these is unknown
-            for session, _, _ in asked:
-                self._lose(session)
-            raise
-        records: list[ShareRecord] = []
+        versions = [
+            session.connection.version_for(ShareFetchRequest, lowest=lowest) for session, _ in free
+        ]
         hopeless: list[ClientError] = []
-        for (session, wanted, acknowledged), response in zip(asked, responses, strict=True):
-            records += yield from self._taking(session, wanted, acknowledged, response, hopeless)
-        if hopeless and not records:
+        for (session, wanted), version in zip(free, versions, strict=True):
+            yield from self._sending_fetch(session, wanted, version, max_wait_ms, hopeless)
+        wait_ms = 0 if self._arrived or hopeless else max_wait_ms
+        wait_ms = min([wait_ms, *(until - now for until in self._held_off.values())])
+        asked = [one for one in self._sessions.values() if one.pending is not None]
+        yield from self._receiving(asked, wait_ms, hopeless, {})
+        for session in asked:
+            if session.pending is not None and (takes_all or session.pending.max_wait_ms == 0):
+                yield from self._finishing(session, {}, hopeless)
+        if hopeless and not self._arrived:
             raise hopeless[0]
-        return records
 
-    def _taking(
+    def _sending_fetch(
         self,
         session: ShareSession,
         wanted: Mapping[IdPartition, TopicPartition],
-        sent: Sent,
-        response: ShareFetchResponse | ClientError,
+        version: int,
+        max_wait_ms: float,
         hopeless: list[ClientError],
-    ) -> Conversation[list[ShareRecord]]:
-        """Take in the answer to a fetch; what cannot be helped is appended to `hopeless`."""
-        results: Results = {}
+    ) -> Conversation[None]:
+        config = self.config
+        limits = FetchLimits(
+            int(max_wait_ms) if wanted else 0,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.max_poll_records,
+            config.share_acquire_mode == "record_limit",
+        )
+        sent = session.take(set(wanted.values()))
+        request = session.fetch_request(wanted, limits, sent)
+        timeout_ms = limits.max_wait_ms + config.request_timeout_ms
+        exchange = Exchange(session.connection, request, version, timeout_ms=timeout_ms)
+        try:
+            begun = yield from Begin(exchange)
+        except ClientError as error:
+            errors = self._on_lost(session, sent, error, hopeless)
+            yield from self._telling(sent, errors, {})
+        else:
+            session.pending = PendingFetch(begun, wanted, sent, limits.max_wait_ms, now_ms())
+
+    def _finishing(
+        self, session: ShareSession, results: Results, hopeless: list[ClientError] | None = None
+    ) -> Conversation[None]:
+        """Wait for the answer to the fetch in flight. Without `hopeless` errors of partitions are
+        left to the next fetch, which meets them again."""
+        while (pending := session.pending) is not None:
+            wait_ms = pending.max_wait_ms + self.config.request_timeout_ms
+            errors = [] if hopeless is None else hopeless
+            yield from self._receiving([session], wait_ms, errors, results)
+
+    def _receiving(
+        self,
+        sessions: list[ShareSession],
+        max_wait_ms: float,
+        hopeless: list[ClientError],
+        results: Results,
+    ) -> Conversation[None]:
+        """Wait for an answer and take in all that have come; what trying again cannot help is
+        appended to `hopeless`."""
+        asked = [(one, one.pending) for one in sessions if one.pending is not None]
+        if not asked:
+            yield from Pause(max_wait_ms)
+            return
+        answers = yield from FirstOf([pending.begun for _, pending in asked], max_wait_ms)
+        told: list[tuple[Sent, dict[TopicPartition, ClientError | None]]] = []
+        # All before anything is told: a callback may fail, or be cancelled.
+        for (session, pending), answer in zip(asked, answers, strict=True):
+            if answer is not None and session.pending is pending:
+                session.pending = None
+                told.append((pending.sent, self._take(session, pending, answer, hopeless)))
+        for sent, errors in told:
+            yield from self._telling(sent, errors, results)
+
+    def _on_lost(
+        self, session: ShareSession, sent: Sent, error: ClientError, hopeless: list[ClientError]
+    ) -> dict[TopicPartition, ClientError | None]:
+        """A fetch has failed as a whole, and the acknowledgements that it carried."""
+        self._lose(session)
+        self._view.note_failure(error)
+        if error.code not in SESSION_LOST:
+            self._hold_off(session)
+            if not error.retriable:
+                hopeless.append(error)
+        return dict.fromkeys(sent, error)
+
+    def _hold_off(self, session: ShareSession) -> None:
+        """Ask this broker again after a pause only, in which others are listened to."""
+        self._held_off[session.node.node_id] = now_ms() + self.config.retry_backoff_ms
+
+    def _take(
+        self,
+        session: ShareSession,
+        pending: PendingFetch,
+        response: Any,
+        hopeless: list[ClientError],
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Take in the answer to a fetch; what came of the acknowledgements that it carried."""
         try:
             if isinstance(response, ClientError):
                 raise response
             self._check(session, response)
         except ClientError as error:
-            self._lose(session)
-            self._view.note_failure(error)
-            yield from self._telling(sent, dict.fromkeys(sent, error), results)
-            if not (error.retriable or error.code in SESSION_LOST):
-                hopeless.append(error)
-            return []
+            return self._on_lost(session, pending.sent, error, hopeless)
         session.on_answered(is_fetch=True)
         if response.acquisition_lock_timeout_ms:
             self.acquisition_lock_timeout_ms = response.acquisition_lock_timeout_ms
         codes: dict[tuple[Uuid, int], tuple[int, str | None]] = {}
-        records: list[ShareRecord] = []
         for topic in response.responses:
             topic_id = Uuid(topic.topic_id)
             for entry in topic.partitions:
                 told = (entry.acknowledge_error_code, entry.acknowledge_error_message)
                 codes[topic_id, entry.partition_index] = told
-                where = wanted.get(IdPartition(topic_id, entry.partition_index))
+                where = pending.wanted.get(IdPartition(topic_id, entry.partition_index))
                 if where is not None:
-                    records += self._records_of(session, where, topic_id, entry, hopeless)
-        yield from self._telling(sent, self._settle(session, sent, codes), results)
-        return records
+                    self._take_records(session, pending, where, topic_id, entry, hopeless)
+        return self._settle(session, pending.sent, codes)
 
-    def _records_of(
+    def _take_records(
         self,
         session: ShareSession,
+        pending: PendingFetch,
         where: TopicPartition,
         topic_id: Uuid,
         entry: PartitionData,
         hopeless: list[ClientError],
-    ) -> list[ShareRecord]:
-        """The records acquired of a partition, which are to be acknowledged from now on."""
+    ) -> None:
+        """The records acquired of a partition have arrived."""
         if entry.error_code != ErrorCode.NONE:
             error = BrokerError.of(
                 entry.error_code,
@@ -489,17 +599,18 @@ class ShareConsumerCore:
                 partition=where.partition,
             )
             self._view.note_failure(error)
+            self._hold_off(session)
             if not error.retriable:
                 hopeless.append(error)
-            return []
+            return
         found = read_acquired(where, memoryview(entry.records or b""), entry.acquired_records)
         if found.error is not None:
             log.warning("share group %s: %s: rejected: %s", self.group, where, found.error)
-        delivered = session.deliver(where, topic_id)
-        delivered.unread += found.unread
-        for record in found.records:
-            delivered.hand_out(record.offset)
-        return found.records
+        session.deliver(where, topic_id).unread += found.unread
+        if found.records:
+            lock_ms = self.acquisition_lock_timeout_ms or float("inf")
+            lapsed_at_ms = pending.sent_at_ms + pending.max_wait_ms + lock_ms
+            self._arrived.append(Arrived(session, where, topic_id, found.records, lapsed_at_ms))
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -513,7 +624,12 @@ class ShareConsumerCore:
         for session in list(self._sessions.values()):
             for delivered in session.delivered.values():
                 delivered.drop_renewals()
+            pending = session.pending
+            if pending is not None and not (pending.sent or session.has_to_send):
+                continue  # the session ends with its connection
             yield from self._acknowledging(session, results, closes=True)
         self._sessions.clear()
         self._lost.clear()
+        self._arrived.clear()
+        self._view.close_connections(self._fetch_purpose)
         yield from self.leaving()

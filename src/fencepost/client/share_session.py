@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.consumer_membership import IdPartition
+from fencepost.client.conversation import Begun
 from fencepost.client.metadata import Node, TopicPartition
-from fencepost.client.share_records import Delivered, Said
+from fencepost.client.share_records import Delivered, Said, ShareRecord
 from fencepost.wire.api.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -50,15 +51,39 @@ class FetchLimits(NamedTuple):
     is_exact: bool
 
 
+class PendingFetch(NamedTuple):
+    """A fetch on its way: the partitions it is about, the acknowledgements that it carries, and
+    for how long from then the broker may have held it."""
+
+    begun: Begun
+    wanted: Mapping[IdPartition, TopicPartition]
+    sent: Sent
+    max_wait_ms: float
+    sent_at_ms: float
+
+
+class Arrived(NamedTuple):
+    """Records that a fetch has brought, and that the application has not been given yet. At
+    `lapsed_at_ms` they are not locked any more, whenever in its time the broker acquired them."""
+
+    session: ShareSession
+    where: TopicPartition
+    topic_id: Uuid
+    records: list[ShareRecord]
+    lapsed_at_ms: float
+
+
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """See the module. `names` are those of the partitions that are fetched."""
+    """See the module. A broker takes one request of a session at a time: while there is a `pending`
+    fetch, acknowledgements wait for its answer."""
 
     group_id: str
     member_id: str
     node: Node
     connection: ConnectionCore
     is_lost: bool = False
+    pending: PendingFetch | None = None
     epoch: int = OPENING
     fetched: frozenset[IdPartition] = frozenset()
     delivered: dict[TopicPartition, Delivered] = field(default_factory=dict)
@@ -79,6 +104,11 @@ class ShareSession:
         return any(
             one.unsaid or one.renewed or one.is_to_be_sent for one in self.delivered.values()
         )
+
+    @property
+    def has_to_send(self) -> bool:
+        """Whether there are acknowledgements."""
+        return any(one.is_to_be_sent for one in self.delivered.values())
 
     def take(self, only: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Said]:
         """The acknowledgements to send now, of these partitions or of all."""

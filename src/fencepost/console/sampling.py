@@ -24,7 +24,15 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection import Connection
-from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step, Where
+from fencepost.client.conversation import (
+    Begin,
+    Conversation,
+    Exchange,
+    ExchangeAll,
+    Pause,
+    Step,
+    Where,
+)
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.metadata import TopicInfo
@@ -111,6 +119,8 @@ class _LookedAt(Cluster):
             self._sent.add(1)
         elif isinstance(step, ExchangeAll):
             self._sent.add(len(step.exchanges))
+        elif isinstance(step, Begin):
+            self._sent.add(1)
         return None if isinstance(step, Pause) else super()._take(step)
 
 

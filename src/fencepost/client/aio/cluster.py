@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fencepost.client import asking
 from fencepost.client.aio.connection import AsyncConnection
@@ -15,10 +15,12 @@ from fencepost.client.asking import Ask, ErrorOf
 from fencepost.client.cluster_view import GROUP_KEY, ClusterView
 from fencepost.client.conversation import (
     Alone,
+    Begin,
     Connect,
     Conversation,
     Exchange,
     ExchangeAll,
+    FirstOf,
     Pause,
     Step,
     Tell,
@@ -41,7 +43,7 @@ class AsyncCluster(ClusterView[AsyncConnection]):
 
     def __init__(self, *arguments: Any, **properties: Any) -> None:
         super().__init__(*arguments, **properties)
-        self._opening: dict[Where, asyncio.Lock] = {}
+        self._opening: WeakValueDictionary[Where, asyncio.Lock] = WeakValueDictionary()
         self._turns: WeakKeyDictionary[Any, asyncio.Lock] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Self:
@@ -68,6 +70,10 @@ class AsyncCluster(ClusterView[AsyncConnection]):
             return await self._connect(step.where)
         if isinstance(step, ExchangeAll):
             return await asyncio.gather(*map(self._exchange_or_error, step.exchanges))
+        if isinstance(step, Begin):
+            return _begin(step.exchange)
+        if isinstance(step, FirstOf):
+            return await _first_of(step.begun, step.wait_ms)
         if isinstance(step, Alone):
             async with self._turns.setdefault(step.owner, asyncio.Lock()):
                 return await self.run(step.conversation)
@@ -145,3 +151,23 @@ class AsyncCluster(ClusterView[AsyncConnection]):
     async def find_coordinator(self, key: str, key_type: int = GROUP_KEY) -> Node:
         """The coordinator as known, or by asking once; the caller retries."""
         return await self.run(asking.coordinator_once(self, key, key_type))
+
+
+def _begin(asked: Exchange[R]) -> asyncio.Future[R]:
+    connection = cast("AsyncConnection", asked.connection)
+    return connection.begin(
+        asked.message, asked.version, highest=asked.highest, timeout_ms=asked.timeout_ms
+    )
+
+
+async def _first_of(begun: list[asyncio.Future[Any]], wait_ms: float) -> list[Any]:
+    """Cancelling this cancels none of the requests."""
+    await asyncio.wait(begun, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+    return [_outcome(one) if one.done() else None for one in begun]
+
+
+def _outcome(answered: asyncio.Future[Any]) -> Any:
+    error = answered.exception()
+    if error is not None and not isinstance(error, ClientError):
+        raise error
+    return error or answered.result()

@@ -41,6 +41,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         self._request_timeout_ms = config.request_timeout_ms
         self._futures: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
+        self._received_at = 0.0  # when bytes came last, by the event loop's clock
         # Requests that wait until the session is renewed; None: it needs not be.
         self._held: list[tuple[Request[Any], int, asyncio.Future[Any]]] | None = None
         self._renewal: asyncio.Task[None] | None = None
@@ -183,6 +184,37 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
             self._lose(late)
             raise late from None
 
+    def begin(
+        self,
+        message: Request[R],
+        version: int | None = None,
+        *,
+        highest: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> asyncio.Future[R]:
+        """`send` what nobody needs to wait for in order to end the connection when nothing comes
+        for `timeout_ms` (default `request.timeout.ms`): its future is RequestTimedOut then."""
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        future = self.send(message, version, highest=highest)
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if future.done():
+                return
+            late_at = max(began_at, self._received_at) + limit_ms / 1000
+            if loop.time() < late_at:  # it is coming; or the event loop had no turn to read it
+                timer = loop.call_at(late_at, look)
+            else:
+                late = RequestTimedOut(f"no answer within {limit_ms:.0f} ms", host=self.address)
+                self._lose(late)
+
+        timer = loop.call_later(limit_ms / 1000, look)
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
+
     def close(self) -> None:
         """Disconnect; requests on their way fail."""
         self._lose(ConnectionFailed("the connection was closed", host=self.address))
@@ -198,6 +230,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand the answers that are whole to who waits for them."""
+        self._received_at = asyncio.get_running_loop().time()
         try:
             for frame in self._reader.feed(data):
                 response = self._in_flight.decode(self._in_flight.match(frame), frame)

@@ -33,10 +33,14 @@ from typing import NamedTuple, Self
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import Header
 from fencepost.client.aio.cluster import AsyncCluster
-from fencepost.client.consumer_core import ConsumerCore, ConsumerRebalanceListener
+from fencepost.client.consumer_core import (
+    LOOK_AGAIN_MS,
+    ConsumerCore,
+    ConsumerRebalanceListener,
+)
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
+from fencepost.client.fetch_core import Fetched, FetchPosition
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, ListedOffset, listing_offsets
 from fencepost.client.retry import Deadline
@@ -88,7 +92,7 @@ class AsyncConsumer(ConsumerCore):
         *,
         pattern: str | None = None,
     ) -> None:
-        super().__init__(cluster, FetchCore(cluster))
+        super().__init__(cluster)
         self.cluster = cluster
         self._unread: dict[TopicPartition, _Unread] = {}
         self._turns = asyncio.Lock()  # of calls that read
@@ -125,6 +129,7 @@ class AsyncConsumer(ConsumerCore):
         heart.cancel()
         await asyncio.gather(heart, return_exceptions=True)
         await self.unsubscribe()
+        self.cluster.close_connections(self.coordinator_purpose)
 
     # -- what is read ----------------------------------------------------------------------------
 
@@ -153,6 +158,7 @@ class AsyncConsumer(ConsumerCore):
             await self.cluster.run(self.leaving())
             self._member, self._by_hand = None, ()
             self._joined.clear()
+            self._fetches.close()
             self._forget_partitions(self.held())
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -298,14 +304,14 @@ class AsyncConsumer(ConsumerCore):
         return found
 
     async def _fetch_more(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
-        """Fetch of the partitions that nothing is left of; whether there is something to read."""
+        """Fetch of all partitions that nothing is left of, since a fetch that left some out would
+        have them wait for its answer; whether there is something to read."""
         async with self._turns:
             left = [at for at in self._unread if self._is_wanted(at, partitions)]
             if any(self._rest_of(at) is not None for at in left):
                 return True  # another task's call has fetched it
-            others = {at for at in self.positions if partitions and at not in partitions}
-            wait_ms = min(deadline.remaining_ms(), self.config.fetch_max_wait_ms)
-            found = await self.cluster.run(self.reading(wait_ms, others.union(self._unread)))
+            wait_ms = min(deadline.remaining_ms(), LOOK_AGAIN_MS)
+            found = await self.cluster.run(self.reading(wait_ms, self._unread.keys()))
             for fetched in found:
                 position = self.positions[fetched.partition]
                 lists = fetched.read_lists(ConsumerRecord, tuple(fetched.partition))
