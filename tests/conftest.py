@@ -17,6 +17,7 @@ from .process_state import (
     no_child_is_left_behind,
     nothing_is_left_changed,
 )
+from .quick_java import choose_quick_java
 
 __all__ = ["no_child_is_left_behind", "nothing_is_left_changed", "pytest_collection"]
 
@@ -37,6 +38,7 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    choose_quick_java()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
