@@ -11,13 +11,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .collecting import pytest_collection
 from .process_state import (
     kept_for_the_session,
     no_child_is_left_behind,
     nothing_is_left_changed,
 )
+from .quick_java import choose_quick_java
 
-__all__ = ["no_child_is_left_behind", "nothing_is_left_changed"]
+__all__ = ["no_child_is_left_behind", "nothing_is_left_changed", "pytest_collection"]
 
 # Without a limit of 200 ms for an example or for making it, which a busy machine breaks, and with
 # the same examples in every run. `--hypothesis-profile default --hypothesis-seed N` draws others.
@@ -36,6 +38,7 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    choose_quick_java()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -24,6 +25,7 @@ INDEX = section((ROOT / "docs" / "ARCHITECTURE.md").read_text())
 RULES = ROW.findall(INDEX)
 
 
+@functools.cache
 def defined(path: Path) -> set[str]:
     """Names of a module: functions, classes, constants, and what classes have."""
     names: set[str] = set()

@@ -339,7 +339,7 @@ def test_for_consumers_too(history: History) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(HISTORIES, st.sampled_from([FOLLOWER, CONSUMER]))
 def test_longer(history: History, replica_id: int) -> None:
     compare(history, replica_id)

@@ -11,7 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from .machines import FROM_OUTSIDE, QUICK_JVM, Machines
+from ...quick_java import QUICK_JVM
+from .machines import FROM_OUTSIDE, Machines
 
 HERE = Path(__file__).parent
 WAIT_S = 240

@@ -18,14 +18,13 @@ from fencepost.client.groups import listing_groups
 from fencepost.testing import Cluster as Served
 from fencepost.testing.spark_standalone import SparkStandalone
 
+from ...quick_java import QUICK_JVM
 from ...waiting import eventually
 
 FROM_OUTSIDE = ("broker", "coordinator", "executor")
 """Victims that the test kills; the others are killed by the process that takes the step."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 """In the command of every executor."""
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Most of what a JVM does that is soon killed would be to compile."""
 
 
 @dataclass

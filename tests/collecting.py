@@ -1,0 +1,56 @@
+"""How a run begins: tens of thousands of tests are collected, by each of its workers.
+
+In a new checkout pytest rewrites the assertions of all test modules, which takes four times as long
+as everything else that it does to collect them. Workers begin at the same moment, so without what
+is here each of them rewrites every module. Instead a worker imports the modules from a place of its
+own on, and finds most others rewritten when it gets there: pytest keeps them in __pycache__.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """All that is made here lasts as long as the process: the garbage collector neither looks for
+    garbage in it now, nor traverses it each time that a test has it collect.
+    """
+    gc.disable()
+    try:
+        _import_from_own_place_on(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _import_from_own_place_on(config: pytest.Config) -> None:
+    """Import what a worker is to collect; other processes collect in pytest's order alone."""
+    worker: dict[str, str | int] | None = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    names = _modules(config)
+    number = int(str(worker["workerid"]).removeprefix("gw"))
+    begin = len(names) * number // int(worker["workercount"])
+    for name in names[begin:] + names[:begin]:
+        # What is wrong with it, or why its tests are skipped, is told when pytest imports it.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
+
+
+def _modules(config: pytest.Config) -> list[str]:
+    """Names of the test modules in the directories that are asked for, in order."""
+    places = (config.invocation_params.dir / argument for argument in config.args)
+    paths = [path for place in places for path in sorted(place.rglob("test_*.py"))]
+    root = config.rootpath
+    return [
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for path in paths
+        if path.is_relative_to(root)
+    ]
