@@ -52,6 +52,8 @@ class CountingCluster(AsyncCluster):
     async def _exchange(self, asked: Exchange[Any]) -> Any:
         if asks_coordinator(asked) and not _changing.get():
             await self.run(requiring_state_topic(asked))
+        if asked.version is None:  # what a broker has no version of is not sent to it
+            asked.connection.version_for(type(asked.message), highest=asked.highest)
         self.sent.add(1)
         counted = _counted.get()
         if counted is not None:
