@@ -174,8 +174,6 @@ def _json(session: Session, page: Page, status: int) -> Response:
     return Response(msgspec.json.encode(found), status, media_type="application/json")
 
 
-def _saying(
-    title: str, text: str, level: Level = "bad", *, refresh_s: float | None = None
-) -> Page:
+def _saying(title: str, text: str, level: Level = "bad", *, refresh_s: float | None = None) -> Page:
     """A page with one sentence."""
     return Page(title, [Section("", [Sentence(text, level)])], now_ms(), refresh_s=refresh_s)
