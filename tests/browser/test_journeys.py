@@ -324,7 +324,7 @@ def test_a_cluster_that_dies_while_a_page_is_open(watched):
         cluster.kill()
         standing = page.locator(".standing")
         expect()(standing).to_contain_text("The cluster has not answered since")
-        expect()(standing).to_contain_text("what is shown of it was so at")
+        expect()(standing).to_contain_text("what is shown of it was so then")
         cluster.start()
         expect()(standing).to_have_count(0, timeout=90_000)
 
