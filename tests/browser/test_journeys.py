@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.testing import Cluster
 from tests.browser.conftest import Watched
 from tests.browser.data import MARKUP
 from tests.browser.serving_paths import header_paths
 from tests.console.serving import ServedConsole, serving
 from tests.ports import address_of, refusing_port
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 REFRESHED = "() => document.querySelector('.age').dataset.ageMs !== window.before"
 
@@ -180,6 +183,26 @@ def test_pages_that_are_not_there_say_so(page):
     expect()(page.locator("main")).to_contain_text("rows='0': a number from 1 to 1000 is allowed")
 
 
+def test_a_mistyped_filter_is_told_with_the_right_one(page):
+    assert page.goto("/topics?fliter=orders").status == 400
+    expect()(page.locator("main")).to_contain_text("fliter='orders': did you mean filter?")
+
+
+def test_a_group_with_a_slash_in_its_name_is_reached_from_the_list(page, cluster):
+    name = "team/billing?"
+    with Client(cluster.bootstrap_servers) as client:
+        Admin(client).alter_group_offsets(name, {TopicPartition("orders", 0): CommittedOffset(0)})
+
+    def listed() -> bool:
+        page.goto("/groups")
+        return page.get_by_role("link", name=name, exact=True).is_visible()
+
+    eventually(listed, "the group to be in the list")
+    page.get_by_role("link", name=name, exact=True).click()
+    expect()(page.get_by_role("heading", level=1)).to_have_text(f"Group {name}")
+    assert page.url.endswith("/groups/team%2Fbilling%3F")
+
+
 def test_every_page_works_without_javascript(watched, console):
     page = watched.page(console.origin, java_script_enabled=False)
     for path in header_paths(page):
@@ -301,7 +324,7 @@ def test_a_cluster_that_dies_while_a_page_is_open(watched):
         cluster.kill()
         standing = page.locator(".standing")
         expect()(standing).to_contain_text("The cluster has not answered since")
-        expect()(standing).to_contain_text("what is shown of it was so at")
+        expect()(standing).to_contain_text("what is shown of it was so then")
         cluster.start()
         expect()(standing).to_have_count(0, timeout=90_000)
 

@@ -1,4 +1,4 @@
-"""`fencepost console` where it cannot listen."""
+"""`fencepost console` where it cannot listen, or is asked for what no page takes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import socket
 import pytest
 
 from fencepost.cli.main import main
+
+from ..ports import address_of, refusing_port
 
 pytest.importorskip("uvicorn", reason="pip install 'fencepost[console]'")
 
@@ -27,3 +29,21 @@ def test_a_port_in_use_comes_with_what_to_do_about_it(capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use (another process" in said
     assert "give another port in --listen HOST:PORT or --port" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--once", "topic"], "topic: the page topic is about one: say which, as topic=..."),
+        (["--once", "partition", "topic=orders"], "partition: the page partition is about one:"),
+        (["--once", "topics", "rowz=1"], "rowz='1': did you mean rows? the page topics takes"),
+        (["--once", "topics", "rows=1", "rows=2"], "rows='2': it is '1' already"),
+        (["--diff", "old.json", "since=1h"], "since='1h': --diff takes filter, order, first, rows"),
+    ],
+)
+def test_what_a_page_is_asked_for_is_checked_before_any_broker_is(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with refusing_port() as held:
+        assert main(["console", "-b", address_of(held), *words]) == 2
+    assert said in capsys.readouterr().err

@@ -60,8 +60,8 @@ def start(served: str, topic: str) -> Iterator[Callable[..., Started]]:
     """Starts `fencepost produce` with a pipe as its input, and ends it."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*options: str) -> Started:
-        words = ["-m", "fencepost.cli.main", "produce", topic, "--bootstrap-server", served]
+    def run(*options: str, to: str = topic) -> Started:
+        words = ["-m", "fencepost.cli.main", "produce", to, "--bootstrap-server", served]
         process = subprocess.Popen(
             [sys.executable, *words, *options],
             stdin=subprocess.PIPE,
@@ -160,6 +160,15 @@ def test_empty_input_and_last_lines_without_an_end(start, values, topic):
     process.stdin = None
     assert ended(process) == (0, f"3 record(s) written to {topic}\n")
     assert values() == [b"dos", b"", b"last"]
+
+
+def test_a_topic_that_is_not_there_is_told_without_any_record_too(start):
+    process, stdin = start("-X", "allow.auto.create.topics=false", to="absent")
+    stdin.close()
+    process.stdin = None
+    code, err = ended(process)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "absent" in err and "no such topic" in err
 
 
 def test_what_no_broker_acknowledged_is_not_called_written(start, values, topic):

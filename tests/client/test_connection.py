@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import random
 import socket
 import struct
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from fencepost.client.aio.connection import AsyncConnection
+from fencepost.client.config import ClientConfig
 from fencepost.client.connection import Connection, wait_readable
 from fencepost.client.errors import (
     BrokerError,
@@ -21,6 +25,7 @@ from fencepost.client.errors import (
     UnsupportedApi,
 )
 from fencepost.client.protocol.framing import ReceiveBuffer
+from fencepost.client.protocol.in_flight import FIRST_CORRELATION_ID
 from fencepost.wire.api import (
     FetchRequest,
     FetchResponse,
@@ -38,6 +43,14 @@ from ..waiting import DEADLINE_S
 from .fake_broker import FakeBroker, framed
 
 METADATA = 3
+
+
+HOST = "127.0.0.1"
+
+
+class _Silent(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
 def named(name: str) -> MetadataRequest:
@@ -154,7 +167,7 @@ def test_a_wrong_correlation_id_ends_the_connection():
         return b"".join(encode_response_parts(reply, version, correlation_id + 1))
 
     with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
-        with pytest.raises(ProtocolError, match="correlation id 2 where 1 was due"):
+        with pytest.raises(ProtocolError, match="correlation id 12 where 11 was due"):
             it.request(named("a"))
         assert not it.is_open
 
@@ -182,6 +195,24 @@ def test_an_http_server_is_told_from_a_broker():
         pytest.raises(ProtocolError, match="the answer is HTTP, not Kafka's protocol"),
     ):
         connect(broker).request(named("a"))
+
+
+def test_python_s_http_server_is_told_from_a_broker():
+    """It answers a whole line only, and to one that it cannot read with a document alone."""
+    timeout_ms = int(DEADLINE_S * 1000)
+    server = HTTPServer((HOST, 0), _Silent)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        config = ClientConfig(connect_timeout_ms=timeout_ms)
+        with pytest.raises(ProtocolError, match="the answer is HTTP, not Kafka's protocol"):
+            Connection(HOST, server.server_port, timeout_ms=timeout_ms)
+        with pytest.raises(ProtocolError, match="the answer is HTTP, not Kafka's protocol"):
+            asyncio.run(AsyncConnection.open(config, HOST, server.server_port))
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join(DEADLINE_S)
 
 
 def test_garbage_leads_to_typed_errors_only():
@@ -252,7 +283,7 @@ def test_an_answer_that_comes_byte_by_byte_is_put_together():
         with peer:
             peer.recv(4096)
             versions = FakeBroker.api_versions(_Offer({METADATA: (0, 9)}))
-            for byte in b"".join(encode_response_parts(versions, 4, 0)):
+            for byte in b"".join(encode_response_parts(versions, 4, FIRST_CORRELATION_ID)):
                 peer.sendall(bytes([byte]))
 
     thread = threading.Thread(target=drip)

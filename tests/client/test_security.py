@@ -14,6 +14,7 @@ import pytest
 
 from fencepost.client.connection import Connection
 from fencepost.client.errors import AuthenticationFailed
+from fencepost.client.protocol.in_flight import FIRST_CORRELATION_ID
 from fencepost.client.security import Security
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -95,7 +96,7 @@ def serve_tls_once(certificate: Path, key: Path) -> tuple[int, threading.Thread]
                 with context.wrap_socket(plain, server_side=True) as peer:
                     peer.recv(4096)
                     offer = FakeBroker.api_versions(type("Offer", (), {"versions": {3: (0, 9)}})())
-                    peer.sendall(b"".join(encode_response_parts(offer, 4, 0)))
+                    peer.sendall(b"".join(encode_response_parts(offer, 4, FIRST_CORRELATION_ID)))
                     peer.recv(1)
             except OSError:
                 plain.close()

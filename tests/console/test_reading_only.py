@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
+from fencepost.client import asking
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as Client
+from fencepost.client.config import ClientConfig
+from fencepost.client.conversation import Exchange
+from fencepost.client.errors import BrokerError
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.share_consumer import ShareConsumer
+from fencepost.client.share_groups import describing_share_offsets
 from fencepost.testing import Cluster
+from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from tests.console.forms import change
+from tests.console.looking import in_session
+
+from fencepost.console.coordinators import SHARE_KEY  # isort: skip
+from fencepost.console.session import Session  # isort: skip
 
 pytestmark = pytest.mark.slow
 
@@ -47,10 +59,45 @@ def test_a_page_has_no_internal_topic_created(fresh: str, browse: Any, path, sta
     assert topics_of(fresh) == ["orders"]
 
 
-def test_watching_the_lag_of_a_group_has_none_created(fresh: str):
-    from fencepost.client.config import ClientConfig
-    from fencepost.console.session import Session
+def test_a_client_that_creates_topics_has_a_console_that_does_not(fresh: str, browse: Any):
+    config = ClientConfig(bootstrap_servers=fresh, allow_auto_create_topics=True)
+    console = browse(config)
+    for path in ("/topics/absent", "/topics/absent/records", "/topics/absent/tail"):
+        assert console.get(path).status_code == 404
+    assert topics_of(fresh) == ["orders"]
 
+
+def test_no_state_of_share_groups_is_created():
+    with (
+        Cluster(faults=False) as cluster,
+        Client(cluster.bootstrap_servers, group_id="shared") as client,
+        ShareConsumer(client, ["nowhere"]) as member,
+    ):
+        served = cluster.bootstrap_servers
+        Admin(client).create_topic("orders", 1, 1)
+        member.poll(0)
+
+        async def look(session: Session) -> None:
+            named = [TopicPartition("orders", 0)]
+            for conversation in (
+                finding_share_coordinator(session.cluster),
+                describing_share_offsets(session.cluster, "shared", named),
+            ):
+                with pytest.raises(BrokerError, match="has no topic __share_group_state"):
+                    await session.run(conversation)
+
+        in_session(served, look)
+        assert topics_of(served) == ["__consumer_offsets", "orders"]
+
+
+def finding_share_coordinator(view: Any) -> Any:
+    connection = yield from asking.any_connection(view)
+    key = "shared:00000000-0000-0000-0000-000000000001:0"
+    request = FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[key])
+    return (yield from Exchange(connection, request))
+
+
+def test_watching_the_lag_of_a_group_has_none_created(fresh: str):
     session = Session(ClientConfig(bootstrap_servers=fresh))
     session.lag.watch("none")
     session.sampler.look()

@@ -273,18 +273,30 @@ def run_broker(
     archive = ClassArchive(BROKER)
     if jvm == QUICK_JVM:
         jvm += archive.options(is_written=True)
+    command = java_command(BROKER, str(config), jvm=jvm)
     started = time.monotonic()
-    with (config.parent / "broker.log").open("wb") as log:
-        process = subprocess.Popen(
-            java_command(BROKER, str(config), jvm=jvm), stdout=log, stderr=log
-        )
+    process = None
+    try:
+        with listening(command, port, config.parent / "broker.log") as process:
+            took = time.monotonic() - started
+            yield ApacheBroker(f"{HOST}:{port}", data_dir, process, took)
+    finally:
+        ended = None if process is None else process.returncode
+        archive.settle(is_whole=ended == ENDED_BY_SIGTERM)
+
+
+@contextlib.contextmanager
+def listening(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, wait until its port answers, stop it afterwards; `log` has what it prints."""
+    started = time.monotonic()
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
         while not listens(port):
             if process.poll() is not None or time.monotonic() - started > START_TIMEOUT_S:
-                raise ToolFailedError((config.parent / "broker.log").read_text()[-4000:])
+                raise ToolFailedError(log.read_text()[-4000:])
             time.sleep(0.05)
-        took = time.monotonic() - started
-        yield ApacheBroker(f"{HOST}:{port}", data_dir, process, took)
+        yield process
     finally:
         if process.poll() is None:
             process.terminate()
@@ -293,7 +305,6 @@ def run_broker(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(STOP_TIMEOUT_S)
-        archive.settle(is_whole=process.returncode == ENDED_BY_SIGTERM)
 
 
 def listens(port: int) -> bool:

@@ -74,37 +74,19 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--registry", metavar="URL", help="a schema registry to decode keys and values by"
     )
-    group.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="the checkpoint of a Spark query, for its page; repeatable",
-    )
-    group.add_argument(
-        "--recordings",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="PATH",
-        help="a recording of a simulated run, or a directory of them, for its page; repeatable",
-    )
-    group.add_argument(
-        "--audit-log",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="PATH",
-        help="a broker's audit log, or a directory of them (*.log), for its page; repeatable",
-    )
-    group.add_argument(
-        "--audits",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="what `fencepost audit` wrote with --output, or printed with --json; needs the extra"
-        " `arrow`; repeatable",
-    )
+    for option, metavar, text in (
+        ("--checkpoint", "DIR", "the checkpoint of a Spark query"),
+        ("--recordings", "PATH", "a recording of a simulated run, or a directory of them"),
+        ("--audit-log", "PATH", "a broker's audit log, or a directory of them (*.log)"),
+        (
+            "--audits",
+            "PATH",
+            "what `fencepost audit` wrote with --output, or printed with --json; needs the extra"
+            " `arrow`",
+        ),
+    ):
+        text += ", for its page; repeatable"
+        group.add_argument(option, action="append", default=[], metavar=metavar, help=text)
     group.add_argument(
         "--faults",
         metavar="URL",
@@ -178,11 +160,12 @@ def run(arguments: argparse.Namespace) -> int:
     return _serve(arguments, Session(config, options))
 
 
-def _existing(option: str, paths: list[Path]) -> tuple[Path, ...]:
+def _existing(option: str, places: list[str]) -> tuple[Path, ...]:
+    paths = tuple(map(Path, places))
     for path in paths:
         if not path.exists():
             raise UsageError(f"{option} {path}: there is no such file or directory")
-    return tuple(paths)
+    return paths
 
 
 def _audits(places: list[str]) -> tuple[str, ...]:
@@ -191,7 +174,7 @@ def _audits(places: list[str]) -> tuple[str, ...]:
         raise UsageError(
             "--audits needs the extra `arrow` (pyarrow is missing): pip install 'fencepost[arrow]'"
         )
-    _existing("--audits", [Path(place) for place in places if urlsplit(place).scheme == ""])
+    _existing("--audits", [place for place in places if urlsplit(place).scheme == ""])
     return tuple(places)
 
 
@@ -291,16 +274,17 @@ async def _print_page(arguments: argparse.Namespace, session: Any) -> int:
     from fencepost.console.asked import Asked, BadQuery, NotThere
     from fencepost.console.page import document_of
     from fencepost.console.pages.changes import changes_page
-    from fencepost.console.pages.table import make_page, page_named
+    from fencepost.console.pages.table import LISTED, make_page, page_named
     from fencepost.console.sample_document import BadSample, read_sample
     from fencepost.console.text import text_of
 
     option = "--once" if arguments.diff is None else "--diff"
-    asked = Asked(dict(pair(text, option) for text in arguments.values))
     try:
+        asked = Asked.of(pair(text, option) for text in arguments.values)
         if arguments.diff is None:
             page = await make_page(page_named(arguments.once), session, asked)
         else:
+            asked.check("--diff", (), LISTED)
             before = read_sample(arguments.diff)
             page = changes_page(before, await session.sample(), asked)
     except BadQuery as error:

@@ -83,7 +83,7 @@ def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
     from fencepost.client.admin import Admin
     from fencepost.client.lag import ends_of
-    from fencepost.views.groups import GroupOffset, PlannedOffset
+    from fencepost.views.group_offsets import GroupOffset, PlannedOffset
 
     is_reset = any(getattr(arguments, way) is not None for way in WAYS)
     if is_reset and not (arguments.topic or arguments.all_topics):

@@ -53,7 +53,7 @@ def share_offsets(arguments: argparse.Namespace) -> int:
     """Start offsets with the logs' ends; sets them first when asked to."""
     from fencepost.client.admin import Admin
     from fencepost.client.lag import ends_of
-    from fencepost.views.groups import PlannedOffset, ShareOffsetView
+    from fencepost.views.group_offsets import PlannedOffset, ShareOffsetView
 
     if arguments.to is not None and not arguments.topic:
         raise UsageError("to set offsets, say --topic")
@@ -102,7 +102,7 @@ def _starts(found: dict[TopicPartition, ShareOffset]) -> dict[TopicPartition, in
 def delete_share_offsets(arguments: argparse.Namespace) -> int:
     """Forget topics; an error names the first that the coordinator refused."""
     from fencepost.client.admin import Admin
-    from fencepost.views.groups import DeletedShareOffsets
+    from fencepost.views.group_offsets import DeletedShareOffsets
 
     with open_cluster(arguments) as cluster:
         Admin(cluster).delete_share_group_offsets(arguments.group, arguments.topics)

@@ -113,6 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("transactional.id: this command writes without transactions")
         producer = Producer(cluster)
         _Sender(arguments, producer, _progress(source)).run(source.fileno(), interrupts)
+        if producer.acknowledged_count == 0:
+            cluster.topic(arguments.topic)  # as a record would look for it: the name may be wrong
     if arguments.json:
         print_json(WrittenRecords(arguments.topic, producer.acknowledged_count))
     else:

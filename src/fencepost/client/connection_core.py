@@ -41,8 +41,8 @@ class ConnectionCore(ABC):
         self.max_response_bytes = max_response_bytes
         self.api_versions = ServedVersions()
         self.session_ends_at: float | None = None  # monotonic seconds
-        self._reader = FrameReader(max_response_bytes, host=self.address)
-        self._in_flight = InFlightRequests(client_id, host=self.address)
+        self._client_id = client_id
+        self.start_over()
 
     @property
     def address(self) -> str:
@@ -98,7 +98,7 @@ class ConnectionCore(ABC):
 
     def start_over(self) -> None:
         """Nothing is on its way: the connection is a new one."""
-        self._in_flight.clear()
+        self._in_flight = InFlightRequests(self._client_id, host=self.address)
         self._reader = FrameReader(self.max_response_bytes, host=self.address)
 
     def negotiation(self, first_version: int) -> Opening:

@@ -168,6 +168,8 @@ def _reading_old_leader(
     led = (yield from asking.topic(view, partition.topic)).partitions[partition.partition]
     if led.leader_id != broker:
         raise ClientError(f"it was asked, and broker {led.leader_id} leads now")
+    if led.leader_epoch < 0:
+        raise ClientError("before Kafka 2.1 brokers do not tell in which epoch they lead")
     return ReplicaLineage(broker, spans)
 
 

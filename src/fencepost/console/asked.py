@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -14,10 +14,11 @@ VALUE_BYTES_MAX: Final = 8_192
 
 
 class BadQuery(ValueError):
-    """A value that a page cannot take: names the key, the value and what is allowed."""
+    """A value that a page cannot take, or does not have (None): names the key, the value and what
+    is allowed."""
 
-    def __init__(self, key: str, value: str, allowed: str) -> None:
-        super().__init__(f"{key}={value[:80]!r}: {allowed}")
+    def __init__(self, key: str, value: str | None, allowed: str) -> None:
+        super().__init__(f"{key if value is None else f'{key[:80]}={value[:80]!r}'}: {allowed}")
         self.key = key
 
 
@@ -30,6 +31,33 @@ class Asked:
     """The values of a page's path and query, by name."""
 
     values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Asked:
+        """Values as they were given, each once. Raises BadQuery."""
+        values: dict[str, str] = {}
+        for key, value in pairs:
+            if key in values:
+                raise BadQuery(key, value, f"it is {values[key][:80]!r} already")
+            values[key] = value
+        return cls(values)
+
+    def check(self, what: str, needed: Sequence[str], allowed: Sequence[str]) -> None:
+        """See that all that is `needed` is there, and nothing beside that and what is `allowed`,
+        for a mistyped name would change nothing and say nothing. `what` is what is asked. Raises
+        BadQuery."""
+        for key in needed:
+            if key not in self.values:
+                raise BadQuery(key, None, f"{what} is about one: say which, as {key}=...")
+        known = (*needed, *allowed)
+        for key, value in self.values.items():
+            if key not in known:
+                from difflib import get_close_matches  # only for mistakes
+
+                near = get_close_matches(key, known, n=1)
+                meant = f"did you mean {near[0]}? " if near else ""
+                takes = ", ".join(allowed) or "nothing"
+                raise BadQuery(key, value, f"{meant}{what} takes {takes}")
 
     def text(self, key: str, default: str = "") -> str:
         """A text of VALUE_BYTES_MAX bytes at most. Raises BadQuery."""

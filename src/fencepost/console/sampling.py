@@ -37,7 +37,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.metadata import TopicInfo
 from fencepost.client.quorum import QuorumLeader, describing_quorum
-from fencepost.console.coordinators import asks_coordinator, requiring_state_topic
+from fencepost.console.coordinators import needed_state, requiring_state_topic
 from fencepost.console.events import Event, events_between
 from fencepost.console.sample import Sample
 from fencepost.console.standing import Rate
@@ -113,13 +113,16 @@ class _LookedAt(Cluster):
             self._closed.wait(step.pause_ms / 1000)
         if self._closed.is_set():
             raise _Closed("the console ends")
+        exchanges: list[Exchange[Any]] = []
         if isinstance(step, Exchange):
-            if asks_coordinator(step):
-                self.run(requiring_state_topic(step))
-            self._sent.add(1)
-        elif isinstance(step, ExchangeAll):
-            self._sent.add(len(step.exchanges))
+            exchanges = [step]
         elif isinstance(step, Begin):
+            exchanges = [step.exchange]
+        elif isinstance(step, ExchangeAll):
+            exchanges = step.exchanges
+        for one in exchanges:
+            if (needed := needed_state(one)) is not None:
+                self.run(requiring_state_topic(one, needed))
             self._sent.add(1)
         return None if isinstance(step, Pause) else super()._take(step)
 

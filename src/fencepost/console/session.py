@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,7 +15,7 @@ from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
-from fencepost.console.coordinators import asks_coordinator, requiring_state_topic
+from fencepost.console.coordinators import needed_state, requiring_state_topic
 from fencepost.console.kept_samples import KeptSamples
 from fencepost.console.lag_history import LagHistory
 from fencepost.console.records.topic_decoders import SchemaValues
@@ -50,8 +50,11 @@ class CountingCluster(AsyncCluster):
         self.sent = Rate()
 
     async def _exchange(self, asked: Exchange[Any]) -> Any:
-        if asks_coordinator(asked) and not _changing.get():
-            await self.run(requiring_state_topic(asked))
+        needed = None if _changing.get() else needed_state(asked)
+        if needed is not None:
+            await self.run(requiring_state_topic(asked, needed))
+        if asked.version is None:  # what a broker has no version of is not sent to it
+            asked.connection.version_for(type(asked.message), highest=asked.highest)
         self.sent.add(1)
         counted = _counted.get()
         if counted is not None:
@@ -104,6 +107,8 @@ class Session:
     _memories: dict[type[Any], Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        # To look for a topic must not create it, whatever the owner's other clients do.
+        self.config = replace(self.config, allow_auto_create_topics=False)
         self.sampler = Sampler(self.config, self.options.interval_s)
         self.sampler.also_look(self.lag.looking)
         self.cluster = CountingCluster(config=self.config)

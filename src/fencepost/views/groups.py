@@ -1,4 +1,4 @@
-"""Groups: their members, and how far they have read."""
+"""Groups: in a list, and one with its members and how far they have read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fencepost.client.group_descriptions import (
 )
 from fencepost.client.groups import ListedGroup
 from fencepost.client.lag import PartitionLag, finding_ends, finding_lag
-from fencepost.client.metadata import CommittedOffset, TopicPartition
-from fencepost.client.share_groups import ShareOffset, describing_share_offsets
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.share_groups import describing_share_offsets
 from fencepost.views.view import View
 
 
@@ -248,72 +248,9 @@ class StreamsGroupView(View, frozen=True):
         )
 
 
-class GroupOffset(View, frozen=True):
-    """An offset that a group has committed. `lag` is in records (offsets)."""
-
-    columns: ClassVar = {n: n for n in ("topic", "partition", "offset", "end", "lag")}
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    end: int | None
-    lag: int | None
-    metadata: str
-
-    @classmethod
-    def of(cls, where: TopicPartition, at: CommittedOffset, end: int | None) -> GroupOffset:
-        lag = PartitionLag(at, end).lag_records
-        return cls(*where, at.offset, at.leader_epoch, end, lag, at.metadata)
-
-
-class ShareOffsetView(View, frozen=True):
-    """A share group's start offset: None where it has none yet. `lag` is in records (offsets)."""
-
-    columns: ClassVar = {
-        n: n.replace("-", "_") for n in ("topic", "partition", "start-offset", "end", "lag")
-    }
-
-    topic: str
-    partition: int
-    start_offset: int | None
-    leader_epoch: int
-    end: int | None
-    lag: int | None
-
-    @classmethod
-    def of(cls, where: TopicPartition, at: ShareOffset, end: int | None) -> ShareOffsetView:
-        return cls(*where, at.start_offset, at.leader_epoch, end, at.lag)
-
-
-class PlannedOffset(View, frozen=True):
-    """An offset that a group would get."""
-
-    columns: ClassVar = {
-        "topic": "topic",
-        "partition": "partition",
-        "offset": "offset",
-        "new-offset": "new_offset",
-        "end": "end",
-    }
-
-    topic: str
-    partition: int
-    offset: int | None
-    new_offset: int
-    end: int | None
-
-
 class DeletedGroups(View, frozen=True):
     """Groups that were deleted."""
 
-    deleted: list[str]
-
-
-class DeletedShareOffsets(View, frozen=True):
-    """Topics of which a share group has no offset any more."""
-
-    group: str
     deleted: list[str]
 
 

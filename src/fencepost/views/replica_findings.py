@@ -98,7 +98,8 @@ def _finding(
 
 def _leading(info: PartitionInfo, broker: int) -> str:
     if broker == info.leader_id:
-        return f"broker {broker} leads in epoch {info.leader_epoch}"
+        known = f" in epoch {info.leader_epoch}" if info.leader_epoch >= 0 else ""
+        return f"broker {broker} leads{known}"
     return f"no leader answers; broker {broker}, whose log is the newest, is compared with"
 
 

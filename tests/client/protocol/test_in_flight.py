@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.client.errors import ClientError, ProtocolError
 from fencepost.client.protocol import in_flight
-from fencepost.client.protocol.in_flight import InFlightRequests
+from fencepost.client.protocol.in_flight import FIRST_CORRELATION_ID, InFlightRequests
 from fencepost.wire.api import MetadataRequest, MetadataResponse, ProduceRequest
 from fencepost.wire.api.metadata import MetadataResponseTopic
 from fencepost.wire.errors import EncodeError
@@ -24,7 +24,8 @@ def frame_of(response: MetadataResponse, correlation_id: int) -> bytes:
 def test_responses_are_matched_in_the_order_of_the_requests():
     requests = InFlightRequests("client")
     tokens = [requests.send(MetadataRequest(), VERSION)[0] for _ in range(3)]
-    assert [token.correlation_id for token in tokens] == [0, 1, 2]
+    first = FIRST_CORRELATION_ID
+    assert [token.correlation_id for token in tokens] == [first, first + 1, first + 2]
     for token in tokens:
         assert requests.oldest == token and token in requests
         frame = frame_of(MetadataResponse(cluster_id=f"c{token[0]}"), token.correlation_id)
@@ -45,8 +46,8 @@ def test_a_response_out_of_turn_is_refused():
     requests = InFlightRequests("client", host="kafka:9092")
     requests.send(MetadataRequest(), VERSION)
     requests.send(MetadataRequest(), VERSION)
-    with pytest.raises(ProtocolError, match="kafka:9092: answered correlation id 1 where 0 was"):
-        requests.match(frame_of(MetadataResponse(), 1))
+    with pytest.raises(ProtocolError, match="kafka:9092: answered correlation id 11 where 10 was"):
+        requests.match(frame_of(MetadataResponse(), FIRST_CORRELATION_ID + 1))
 
 
 def test_a_response_to_nothing_is_refused():
@@ -64,7 +65,7 @@ def test_produce_without_acks_waits_for_no_response():
     requests.send(ProduceRequest(acks=0), VERSION)
     assert len(requests) == 0
     token, _ = requests.send(ProduceRequest(acks=1), VERSION)
-    assert requests.oldest == token and token.correlation_id == 1
+    assert requests.oldest == token and token.correlation_id == FIRST_CORRELATION_ID + 1
 
 
 def test_a_request_that_its_version_cannot_say_is_not_in_flight():
@@ -72,7 +73,7 @@ def test_a_request_that_its_version_cannot_say_is_not_in_flight():
     with pytest.raises(EncodeError):
         requests.send(MetadataRequest(topics=None), 0)  # all topics are an empty list there
     assert len(requests) == 0
-    assert requests.send(MetadataRequest(), VERSION)[0].correlation_id == 0
+    assert requests.send(MetadataRequest(), VERSION)[0].correlation_id == FIRST_CORRELATION_ID
 
 
 def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -85,10 +86,10 @@ def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_correlation_ids_start_over_before_they_are_negative(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(in_flight, "_CORRELATION_IDS", 2)
+    monkeypatch.setattr(in_flight, "_CORRELATION_IDS", FIRST_CORRELATION_ID + 2)
     requests = InFlightRequests("client")
     sent = [requests.send(MetadataRequest(), VERSION)[0].correlation_id for _ in range(3)]
-    assert sent == [0, 1, 0]
+    assert sent == [FIRST_CORRELATION_ID, FIRST_CORRELATION_ID + 1, 0]
 
 
 def test_a_response_that_cannot_be_read_is_refused_and_bytes_behind_it_are_not():

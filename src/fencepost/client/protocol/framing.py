@@ -30,8 +30,9 @@ BUFFER_STEP_BYTES: Final = 256 * 1024
 
 TLS_ALERT: Final = 0x1503
 """What a TLS record of an alert begins with: what is answered to a client without TLS."""
-HTTP: Final = int.from_bytes(b"HTTP")
-"""What an answer of an HTTP server begins with."""
+HTTP: Final = (b"http", b"<!do", b"<htm")
+"""What an answer of an HTTP server begins with, in lower case; to a request line without a version
+some send the document alone, as HTTP/0.9 has it."""
 
 _LENGTH = struct.Struct(">i")
 
@@ -138,7 +139,7 @@ class FrameReader:
                 f"announced a frame of {size_bytes} bytes; "
                 f"allowed are {self._min_bytes} to {self._max_bytes}"
             )
-            if size_bytes == HTTP:
+            if bytes(head[:LENGTH_BYTES]).lower() in HTTP:
                 text = "the answer is HTTP, not Kafka's protocol: give the address of a broker"
             elif size_bytes >> 16 == TLS_ALERT:
                 wanted = "security.protocol=SSL or SASL_SSL"

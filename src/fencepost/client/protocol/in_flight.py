@@ -23,6 +23,9 @@ IN_FLIGHT_MAX: Final = 1024
 
 _CORRELATION_ID = struct.Struct(">i")
 _CORRELATION_IDS: Final = 1 << 31
+FIRST_CORRELATION_ID: Final = ord("\n")
+"""A server of a protocol of lines, such as HTTP, reads on until one ends. With this one in the first
+request it answers at once, and by its answer it is known."""
 
 R = TypeVar("R", bound=Message)
 
@@ -52,7 +55,7 @@ class InFlightRequests:
         self._client_id = client_id
         self._host = host
         self._max_elements = max_elements
-        self._next_id = 0
+        self._next_id = FIRST_CORRELATION_ID
         self._waiting: deque[Token[Any]] = deque()
 
     def __len__(self) -> int:

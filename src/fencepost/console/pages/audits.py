@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from fencepost.console.asked import Asked, NotThere, path_to
-from fencepost.console.given import by_name
+from fencepost.console.given import by_name, place_of, reader_of
 from fencepost.console.page import (
     Block,
     Cell,
@@ -25,6 +25,7 @@ from fencepost.console.session import Session, now_ms
 from fencepost.views.audit import AuditListed, FindingView, StoredAudit
 from fencepost.views.view import View, count
 
+READER: Final = ("audit", "audit_results")
 ANY: Final = "any"
 LEVELS: Final[dict[str, Level]] = {"error": "bad", "warning": "warning", "note": "note"}
 LETTERS: Final = {"error": "E", "warning": "W", "note": "n"}
@@ -75,7 +76,7 @@ class FindingRow(View, frozen=True):
 async def audits(session: Session, asked: Asked) -> Page:
     """The results that the console was given."""
     places = by_name(session.options.audits)
-    rows = await asyncio.to_thread(_reading().rows_of, places) if places else []
+    rows = await asyncio.to_thread(reader_of(*READER).rows_of, places) if places else []
     links = [path_to("audits", row.name) for row in rows]
     levels: list[Level | None] = [
         "bad" if row.errors else "warning" if row.warnings or row.error else None for row in rows
@@ -86,22 +87,11 @@ async def audits(session: Session, asked: Asked) -> Page:
     return Page("Audits of log directories", [section], now_ms(), refresh_s=None)
 
 
-def _reading() -> Any:
-    """What reads results, which needs pyarrow: only consoles that were given some load it."""
-    try:
-        from fencepost.console import audit_results
-    except ImportError as error:
-        raise NotThere(f"{error.name} is missing: audits need the extra `arrow`") from None
-    return audit_results
-
-
 async def audit(session: Session, asked: Asked) -> Page:
     """One result: partitions against replicas, and its findings in parts."""
     name = asked.text("audit")
-    place = by_name(session.options.audits).get(name)
-    if place is None:
-        raise NotThere(f"no audit {name!r} among those that the console was given")
-    reading = _reading()
+    place = place_of("audit", name, session.options.audits)
+    reading = reader_of(*READER)
     try:
         stored: StoredAudit = await asyncio.to_thread(reading.read, place)
     except reading.CannotRead as error:

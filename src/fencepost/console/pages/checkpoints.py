@@ -4,20 +4,22 @@ committed, how far each is behind, and whether the log still has what was read."
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Final
 
 from fencepost.console.asked import Asked, NotThere, path_to
-from fencepost.console.given import by_name
+from fencepost.console.given import by_name, place_of, reader_of
 from fencepost.console.page import Level, Page, Section, Sentence, Table
 from fencepost.console.session import Session, now_ms
 from fencepost.views.queries import CheckpointRow, QueryPartition, QueryView
 from fencepost.views.view import count
 
+READER: Final = ("checkpoint", "checkpoint_looks")
+
 
 async def checkpoints(session: Session, asked: Asked) -> Page:
     """The checkpoints that the console was given."""
     places = by_name(session.options.checkpoints)
-    rows = await asyncio.to_thread(_looking().rows_of, places) if places else []
+    rows = await asyncio.to_thread(reader_of(*READER).rows_of, places) if places else []
     links = [path_to("checkpoints", row.name) for row in rows]
     levels: list[Level | None] = [None if row.error is None else "warning" for row in rows]
     hint = "" if rows else "; name directories with --checkpoint"
@@ -26,23 +28,11 @@ async def checkpoints(session: Session, asked: Asked) -> Page:
     return Page("Checkpoints of Spark's queries", [section], now_ms())
 
 
-def _looking() -> Any:
-    """What reads checkpoints, which needs pyarrow: only consoles that were given some load it."""
-    try:
-        from fencepost.console import checkpoint_looks
-    except ImportError as error:
-        words = f"{error.name} is missing: checkpoints need the extra `arrow`"
-        raise NotThere(words) from None
-    return checkpoint_looks
-
-
 async def checkpoint(session: Session, asked: Asked) -> Page:
     """One checkpoint held against the cluster."""
     name = asked.text("checkpoint")
-    place = by_name(session.options.checkpoints).get(name)
-    if place is None:
-        raise NotThere(f"no checkpoint {name!r} among those that the console was given")
-    looks = _looking()
+    place = place_of("checkpoint", name, session.options.checkpoints)
+    looks = reader_of(*READER)
     try:
         found = await asyncio.to_thread(looks.look, session.config, place)
     except looks.CannotLook as error:

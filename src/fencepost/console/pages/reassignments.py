@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from fencepost.client.errors import UnsupportedApi
 from fencepost.client.metadata import PartitionInfo, TopicPartition
 from fencepost.client.replicas import Reassignment, listing_reassignments
 from fencepost.console.asked import Asked, path_to
@@ -27,7 +28,11 @@ async def reassignments(session: Session, asked: Asked) -> Page:
     first = asked.number("first", 0, 0, FIRST_MAX)
     rows = asked.number("rows", ROWS, 1, ROWS_MAX)
     sample = await session.sample()
-    moving = await session.run(listing_reassignments(session.cluster))
+    try:
+        moving = await session.run(listing_reassignments(session.cluster))
+    except UnsupportedApi as error:
+        text = f"What moves is not known: {error}. Before Kafka 2.4 brokers do not tell."
+        return Page("Reassignments", [Section("", [Sentence(text, "warning")])], now_ms())
     shown = dict(islice(sorted(moving.items()), first, first + rows))
     stored, sentences = await _stored(session, sample, shown)
     views = [_move(sample, where, move, stored) for where, move in shown.items()]

@@ -256,7 +256,7 @@ def _cell(place: ReplicaPlace) -> Cell:
 
 def _about(one: ReplicatedPartition) -> str:
     """What the cells do not say."""
-    found = [f"epoch {one.leader_epoch}"]
+    found = [f"epoch {one.leader_epoch}"] if one.leader_epoch >= 0 else []
     if one.leader < 0:
         found.append("no leader")
     elif one.replicas[0].state != "leader":

@@ -19,8 +19,9 @@ from fencepost.views.partition_contents import (
     PartitionContents,
     viewing_contents,
 )
-from fencepost.views.topics import PartitionView, viewing_topic
+from fencepost.views.topics import PartitionView, TopicView, viewing_topic
 from fencepost.views.view import count
+from fencepost.wire.types import Uuid
 
 SHOW: Final = ("replicas", "contents")
 CONTENTS: Final = "contents"
@@ -78,7 +79,7 @@ async def topic(session: Session, asked: Asked) -> Page:
             Section(
                 "Partitions",
                 [
-                    Sentence(f"id {found.id}"),
+                    Sentence(_id_text(found)),
                     Sentence("Its records", link=path_to("topics", name, "records")),
                     Sentence("Its replicas", link=path_to("replication", filter=name)),
                     Sentence("Its configs and defaults", link=path_to("configs", topic=name)),
@@ -94,6 +95,12 @@ async def topic(session: Session, asked: Asked) -> Page:
         fields=[Field("show", "show", show, SHOW)],
         more=more,
     )
+
+
+def _id_text(topic: TopicView) -> str:
+    if topic.id == str(Uuid.ZERO):
+        return "It has no id: brokers before Kafka 2.8 give topics none."
+    return f"id {topic.id}"
 
 
 async def _with_contents(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, UnsupportedApi
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.stable_offset import (
     OpenTransaction,
@@ -104,10 +104,11 @@ async def transactions(session: Session, asked: Asked) -> Page:
         ["warning" if one.state in UNFINISHED else None for one in rows],
         part.total,
     )
+    known = " that brokers tell of" if unknown else ""
     each = "Each broker is asked for the ids that it coordinates: Kafka has no other way."
     listed = Section(
         "Transactional ids",
-        [Sentence(f"{count(part.total, 'transactional id')}."), Sentence(each), *unknown],
+        [Sentence(f"{count(part.total, 'transactional id')}{known}."), Sentence(each), *unknown],
         [table],
         list(rows),
     )
@@ -254,6 +255,10 @@ async def transaction(session: Session, asked: Asked) -> Page:
         if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise
         raise NotThere(f"no coordinator knows the transactional id {name!r}") from None
+    except UnsupportedApi as error:
+        text = f"It cannot be described: {error}. Before Kafka 3.0 brokers do not tell."
+        section = Section("", [Sentence(text, "warning")])
+        return Page(f"Transactional id {name}", [section], now_ms())
     held = described.partitions[:EXPLAINED_MAX]
     explained: list[Section] = []
     if held and not described.is_over:

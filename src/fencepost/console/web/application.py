@@ -9,6 +9,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,13 +20,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import BrokerError, ClientError, UnsupportedApi
 from fencepost.console import html
-from fencepost.console.asked import Asked, BadQuery, NotThere
-from fencepost.console.page import Page, Section, Sentence, document_of
+from fencepost.console.asked import BadQuery, NotThere
+from fencepost.console.page import Level, Page, Section, Sentence, document_of
 from fencepost.console.pages.table import PAGES, PageKind, make_page
 from fencepost.console.session import Session, now_ms
-from fencepost.console.web.access import Access, Door
+from fencepost.console.web.access import OPEN, Access, Door
+from fencepost.console.web.asking import Parts, asked_of
 from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
 from fencepost.console.web.tails import tail_routes
@@ -58,7 +60,7 @@ def application(
 
     made = Starlette(
         routes=[
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Mount(OPEN.rstrip("/"), StaticFiles(directory=STATIC)),
             *_page_routes(session),
             *download_routes(session),
             *(write_routes(session) if session.options.allow_writes else ()),
@@ -66,6 +68,7 @@ def application(
         ],
         middleware=[
             Middleware(Safety, hosts=hosts),
+            Middleware(Parts),
             Middleware(Door, access=access or Access(), cookie=cookie),
         ],
         exception_handlers={HTTPException: _refusing(session)},
@@ -91,14 +94,17 @@ def _maker(session: Session, kind: PageKind) -> Callable[[Request], Awaitable[tu
     status."""
 
     async def make(request: Request) -> tuple[Page, int]:
-        asked = Asked({**request.query_params, **request.path_params})
         try:
             async with asyncio.timeout(PAGE_S):
-                return await make_page(kind, session, asked), 200
+                return await make_page(kind, session, asked_of(request)), 200
         except BadQuery as error:
             return _saying("This cannot be shown", str(error)), 400
         except NotThere as error:
             return _saying("Not there", str(error)), 404
+        except UnsupportedApi as error:
+            return _saying("This cluster cannot tell", f"{error}.", "warning"), 501
+        except BrokerError as error:
+            return _saying("The cluster refuses this", str(error), refresh_s=5.0), 502
         except ClientError as error:
             return _saying("The cluster does not answer", str(error), refresh_s=5.0), 502
         except TimeoutError:
@@ -133,7 +139,11 @@ def _refusing(session: Session) -> Callable[[Request, Exception], Awaitable[Resp
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = str(request.scope["path"])
+        path = unquote(request.scope["path"])
+        if path.startswith(OPEN):  # a reader without a token learns nothing of the cluster
+            return HTMLResponse(
+                html.bare("Not there", "The package has no such file."), error.status_code
+            )
         if error.status_code == 405:
             page = _saying("Not allowed", f"{request.method} is not allowed for {path[:200]!r}.")
         else:
@@ -164,6 +174,6 @@ def _json(session: Session, page: Page, status: int) -> Response:
     return Response(msgspec.json.encode(found), status, media_type="application/json")
 
 
-def _saying(title: str, text: str, refresh_s: float | None = None) -> Page:
+def _saying(title: str, text: str, level: Level = "bad", *, refresh_s: float | None = None) -> Page:
     """A page with one sentence."""
-    return Page(title, [Section("", [Sentence(text, "bad")])], now_ms(), refresh_s=refresh_s)
+    return Page(title, [Section("", [Sentence(text, level)])], now_ms(), refresh_s=refresh_s)

@@ -9,11 +9,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from fencepost.client.errors import ClientError
-from fencepost.console.asked import Asked, BadQuery, NotThere
+from fencepost.console.asked import BadQuery, NotThere
 from fencepost.console.records.decoders import Decoder
 from fencepost.console.records.one import read_one
 from fencepost.console.records.row_maker import RowMaker
 from fencepost.console.session import Session
+from fencepost.console.web.asking import asked_of
 
 PATH: Final = "/topics/{topic}/records/{partition}/{offset}/{part}"
 
@@ -22,9 +23,10 @@ def download_routes(session: Session) -> list[Route]:
     """The route of downloads."""
 
     async def answer(request: Request) -> Response:
-        asked = Asked(dict(request.path_params))
         as_is = Decoder("hex")
         try:
+            asked = asked_of(request)
+            asked.check("a file of a record", ("topic", "partition", "offset", "part"), ())
             part = asked.choice("part", ("value", "key"))
             whole = await read_one(session, asked, RowMaker(as_is, as_is))
             record = whole.found.record

@@ -20,15 +20,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fencepost.client.errors import ClientError
-from fencepost.console.asked import Asked, BadQuery, NotThere
+from fencepost.console.asked import BadQuery, NotThere
 from fencepost.console.pages.records import record_path, wanted_partitions
-from fencepost.console.pages.tail import tail_query
+from fencepost.console.pages.tail import PASSED_ON, tail_query
 from fencepost.console.records.query import finding_ranges, positions_of, positions_text
 from fencepost.console.records.row_maker import RowMaker, filter_of
 from fencepost.console.records.rows import RecordRow
 from fencepost.console.records.tailing import Tail, TailEvent
 from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session
+from fencepost.console.web.asking import asked_of
 
 PATH: Final = "/topics/{topic}/tail/events"
 TAILS_MAX: Final = 8
@@ -87,7 +88,8 @@ async def _events(tail: Tail, topic: str) -> AsyncGenerator[bytes, None]:
 
 async def _tail_of(session: Session, request: Request) -> tuple[Tail, str]:
     """The tail that a request asks for, and its topic. Raises BadQuery, NotThere, ClientError."""
-    asked = Asked({**request.query_params, **request.path_params})
+    asked = asked_of(request)
+    asked.check("a tail", ("topic",), (*PASSED_ON, "at"))
     query = tail_query(asked)
     key_as, value_as = decoders_of(asked, query.topic, session.schemas)
     make = RowMaker(key_as, value_as, filter_of(asked), CELL_BYTES_MAX)

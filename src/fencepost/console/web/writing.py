@@ -25,6 +25,7 @@ from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Confirm, Page, Section, Sentence, Text
 from fencepost.console.session import Changing, Counting, Session, now_ms
 from fencepost.console.web.access import equal_secrets
+from fencepost.console.web.asking import asked_of
 from fencepost.console.writes.plan import CannotBe, Plan
 from fencepost.console.writes.table import WriteKind, writes_of
 from fencepost.views.times import iso_time
@@ -75,9 +76,11 @@ def _showing(
     session: Session, kind: WriteKind, csrf: str
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        values = dict(request.query_params)
         with Counting() as requests:
-            page, status = await _shown(session, kind, values)
+            try:
+                page, status = await _shown(session, kind, asked_of(request))
+            except BadQuery as error:
+                page, status = _page(kind, Asked(), [_failed([], error)]), 400
         page = msgspec.structs.replace(page, requests=dict(requests))
         return _answer(session, request, page, status, csrf)
 
@@ -85,13 +88,14 @@ def _showing(
 
 
 async def _shown(
-    session: Session, kind: WriteKind, values: dict[str, str], first: Sentence | None = None
+    session: Session, kind: WriteKind, asked: Asked, first: Sentence | None = None
 ) -> tuple[Page, int]:
-    """The fields of a change and, once they are filled in, what it would do."""
+    """The fields of a change and, once they are filled in, what it would do. Raises BadQuery for
+    what it has no fields for."""
     said = [first] if first is not None else []
-    if not values:
-        return _page(kind, Asked(values), [Section("", said)]), 200
-    asked = Asked(values)
+    if not asked.values:
+        return _page(kind, asked, [Section("", said)]), 200
+    _check(kind, asked)
     try:
         plan = await kind.plan(session, asked)
     except BadQuery as error:
@@ -135,6 +139,7 @@ async def _made(
     """Make the change, if it still is what was shown and its name was typed."""
     asked = Asked(values)
     try:
+        _check(kind, asked)
         plan = await kind.plan(session, asked)
     except (BadQuery, CannotBe, ClientError) as error:
         _audit(request, kind, None, f"refused: {error}")
@@ -146,7 +151,7 @@ async def _made(
         problem = f"Nothing was changed: what was typed is not {plan.target!r}."
     if problem is not None:
         _audit(request, kind, plan, "refused: not confirmed")
-        return await _shown(session, kind, values, Sentence(problem, "bad"))
+        return await _shown(session, kind, asked, Sentence(problem, "bad"))
     try:
         with Changing():
             became = await plan.carry_out(session)
@@ -155,6 +160,10 @@ async def _made(
         return _page(kind, asked, [_failed([], error)]), _status_of(error)
     _audit(request, kind, plan, "done")
     return _page(kind, asked, [Section("", [Sentence(became, "good")])]), 200
+
+
+def _check(kind: WriteKind, asked: Asked) -> None:
+    asked.check(f"the change {kind.name}", (), [field.name for field in kind.fields])
 
 
 def _status_of(error: ClientError) -> int:
