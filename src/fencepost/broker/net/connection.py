@@ -570,6 +570,21 @@ class Connection(asyncio.BufferedProtocol):
         elif not self.closed:
             self._listener.flush_soon(self)
 
+    def may_answer(self) -> bool:
+        """See `RunConnection`."""
+        return self._dispatcher.may_answer()
+
+    def put_answer(self, parts: list[Buffer]) -> bool:
+        """See `RunConnection`."""
+        self._output.put(parts)
+        return self._answers.is_free
+
+    def queue(
+        self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int
+    ) -> PendingRequest:
+        """See `RunConnection`."""
+        return self._dispatcher.queue(api_key, version, correlation_id, frame_size_bytes)
+
     def replace_slot(self, slot: RunSlot, route: Route) -> PendingRequest | None:
         """An ordinary context in the place of a taker's slot; None if the client is gone."""
         return None if self.closed else self._dispatcher.replace_slot(slot, route)
