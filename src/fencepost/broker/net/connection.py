@@ -52,7 +52,7 @@ from fencepost.broker.net.host import Host
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
-from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES, SMALL_FRAME_BYTES, Received
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.run_taker import RunSlot
