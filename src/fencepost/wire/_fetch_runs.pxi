@@ -1,9 +1,9 @@
 # Runs of plain requests: what a connection has received of them, answered where it was received.
 #
-# A request is answered here if its records can be had at once, and else left, with nothing changed
-# but its session, if it has one: that is begun before it is known what its partitions have. Rules
-# are asked where they are: what may be read of the partition's machine, where that is of its log,
-# and what an answer has in a session of `taker`.
+# A request is answered here if its records can be had at once; else `taker` gives it a place in the
+# queue. What is not plain, or not the next request of its session, is left as it is. Rules are asked
+# where they are: what may be read of the partition's machine, where that is of its log, and what a
+# session's request looks at and is answered with of `taker`.
 
 cdef enum:
     WHOLE_BYTES_MAX = 32768  # an answer up to this size is made in one piece
@@ -97,12 +97,10 @@ cdef class FetchRuns:
                 connection, find, request, session, correlation_id,
                 min(<int64_t>request[1], max_bytes),
             )
-        if parts is None:
-            if session is not None:
-                self.start += LENGTH_BYTES + size
-                self._taker.queue(connection, request, session, version, correlation_id, size)
-            return False
         self.start += LENGTH_BYTES + size
+        if parts is None:
+            self._taker.queue(connection, request, session, version, correlation_id, size, find)
+            return False
         self.requests += 1
         self.frame_bytes += size
         for part in parts:
@@ -119,7 +117,11 @@ cdef class FetchRuns:
         cdef int64_t offset, bound, limit_bytes, left_bytes, at_once_bytes
         cdef Py_ssize_t size, place
         cdef tuple key
-        for wanted in request[5] if session is None else session.partitions:
+        if session is None or session.session is None:  # its last partition was forgotten
+            partitions = request[5]
+        else:
+            partitions = list(session.session.stirring.values())
+        for wanted in partitions:
             key = wanted.key
             hosted = find(key[0], key[1])
             if isinstance(hosted, int):  # an error

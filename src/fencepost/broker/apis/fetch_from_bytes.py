@@ -45,6 +45,7 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find
 from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.fetch_answer import (
     PARTITION_BYTES,
@@ -87,14 +88,17 @@ def answer_plain(
     request: PlainFetch,
     session: FetchContext[SessionKey] | ErrorCode,
     parts: FetchParts,
+    find: Find | None = None,
 ) -> bool | list[Buffer]:
-    """The same of a request that `is_next`, with what `begin_session` has given for it."""
+    """The same of a request that `is_next`, with what `begin_session` has given for it. `find` has
+    found its partitions already, if it is given."""
     if isinstance(session, ErrorCode):
         context.reply(FetchResponse(error_code=int(session)))
         return True
     max_bytes = min(request.max_bytes, parts.policy.max_bytes, context.fetch_bytes_max)
     asker = _ASKERS[request.isolation]
-    return _PlainFetch(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
+    fetch = _PlainFetch(parts, context, max_bytes, session, asker)
+    return fetch.begin(request.max_wait_ms, find)
 
 
 def begin_session(
@@ -140,9 +144,9 @@ class _PlainFetch:
         self._max_bytes = max_bytes
         self._asker = asker
 
-    def begin(self, max_wait_ms: int) -> bool | list[Buffer]:
+    def begin(self, max_wait_ms: int, find: Find | None) -> bool | list[Buffer]:
         """Answer, or wait: what `fetch_from_bytes` returns."""
-        found = self._find()
+        found = self._find(find)
         if (
             found is not None
             and not _has_records(found)
@@ -158,12 +162,12 @@ class _PlainFetch:
         self._context.reply_now(lambda: answer)
         return True
 
-    def _find(self) -> Found | None:
+    def _find(self, find: Find | None = None) -> Found | None:
         """What each partition answers, in their order; None if one of them answers an error, or
         that logs diverge."""
-        context = self._context
-        by_id = context.api_version >= TOPIC_IDS_FROM
-        find = self._parts.partitions.finder(context, READ_TOPIC, by_id=by_id)
+        if find is None:
+            by_id = self._context.api_version >= TOPIC_IDS_FROM
+            find = self._parts.partitions.finder(self._context, READ_TOPIC, by_id=by_id)
         found: Found = []
         for wanted in self._session.partitions:
             hosted = find(*wanted.key)

@@ -8,10 +8,10 @@ there for requests that wait. The compiled `wire._fetch` takes a run of such req
 they were received, asks the partitions and their logs, and puts the answers into the connection's
 output, which leaves with one write. So of Python there is what decides, and what a session needs.
 
-What does not begin like the latest request, is not plain, has nothing to read yet, or cannot be
-read at once, stays where it is, for `fetch_from_bytes` and `fetch`. If a request's session had been
-begun by then, an ordinary context goes on with it. Clients with quotas are charged for each request
-and by its time, so all of theirs stay.
+A request that has nothing to read yet, or cannot be read at once, gets its place then and goes on as
+`fetch_from_bytes` has it; that ends the run. What does not begin like the latest request, or is not
+plain, stays where it is. Clients with quotas are charged for each request, and for its time, so all
+of theirs stay.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from fencepost.broker.net.run_taker import RunConnection, client_id_in
 from fencepost.log.page_cache import NotCachedError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.fetch import FetchContext, FetchWanted
+from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.requests.access import Find
@@ -185,16 +186,20 @@ class FetchInRuns:
         self,
         connection: RunConnection,
         request: PlainFetch,
-        session: FetchContext[SessionKey] | ErrorCode,
+        session: FetchContext[SessionKey] | ErrorCode | None,
         version: int,
         correlation_id: int,
         frame_size_bytes: int,
+        find: Find,
     ) -> None:
-        """The request, whose session was begun, gets a place in the queue, where it may wait."""
+        """The request gets a place in the queue, where it may wait. `find` has found its partitions
+        before."""
         began_s = perf_counter()
         context = connection.queue(FETCH_KEY, version, correlation_id, frame_size_bytes)
         try:
-            answer = answer_plain(context, request, session, self._parts)
+            if session is None:
+                session = without_session(request.wanted)
+            answer = answer_plain(context, request, session, self._parts, find)
             if isinstance(answer, list):
                 context.reply_without_errors(*answer)
         except Exception:
