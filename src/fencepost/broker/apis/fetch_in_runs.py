@@ -8,10 +8,10 @@ there for requests that wait. The compiled `wire._fetch` takes a run of such req
 they were received, asks the partitions and their logs, and puts the answers into the connection's
 output, which leaves with one write. So of Python there is what decides, and what a session needs.
 
-A request that has nothing to read yet, or cannot be read at once, gets its place then and goes on as
-`fetch_from_bytes` has it; that ends the run. What does not begin like the latest request, or is not
-plain, stays where it is. Clients with quotas are charged for each request, and for its time, so all
-of theirs stay.
+A request that has nothing to read yet, or cannot be read at once, gets its place then and goes on
+as `fetch_from_bytes` has it; that ends the run. What does not begin like the latest request, or is
+not plain, stays where it is. Clients with quotas are charged for each request, and for its time, so
+all of theirs stay.
 """
 
 from __future__ import annotations
