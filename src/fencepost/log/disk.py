@@ -74,6 +74,11 @@ class File(Protocol):
         """
         ...
 
+    def read_cached(self, size: int, position: int) -> bytes | bytearray | None:
+        """All of a range without waiting for the device; None if that cannot be had, whatever the
+        reason."""
+        ...
+
     def size(self) -> int:
         """Size in bytes. OSError."""
         ...
@@ -314,6 +319,13 @@ class OsFile:
             if data is not None:
                 return data
         return read_from(self._descriptor, size, position)
+
+    def read_cached(self, size: int, position: int) -> bytes | bytearray | None:
+        """See `File`."""
+        cache = self._page_cache
+        return (
+            None if cache is None else cache.read_all(self.path, self._descriptor, size, position)
+        )
 
     def size(self) -> int:
         """See `File`."""

@@ -103,6 +103,19 @@ class PageCache:
                 raise NotCachedError(path, cached_to, missing)
         return data
 
+    def read_all(
+        self, path: str, descriptor: int, size: int, position: int
+    ) -> bytes | bytearray | None:
+        """All of a range of an open file; None if not all of it is in the page cache, or nobody can
+        tell, or it cannot be read, which whoever reads it in another way will see."""
+        if not _HAS_CALL or (self._unsupported and log_dir_of(path) in self._unsupported):
+            return None
+        try:
+            data = read_cached(descriptor, size, position)
+        except OSError:
+            return None
+        return data if len(data) == size else None
+
 
 def _read_by_python(descriptor: int, size: int, position: int) -> bytearray:
     """See `_page_cache.read_cached`."""

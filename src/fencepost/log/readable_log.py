@@ -156,6 +156,22 @@ class ReadableLog:
         gaps_below = self._gaps_below
         return read_batches(segments, offset, max_bytes, bound, min_one_batch, gaps_below)
 
+    def read_known(
+        self, offset: int, max_bytes: int, upper_bound_offset: int
+    ) -> bytes | bytearray | None:
+        """The batches that `read` would give, if they are all that the segment has from there on,
+        and can be had without looking anything up and without waiting; None otherwise, whatever
+        the reason."""
+        health, bound = self._health, min(upper_bound_offset, self._end_offset)
+        if health.failure is not None or health.is_closed:
+            return None
+        if not self._start_offset <= offset < bound:
+            return None
+        segment = self._row.active
+        if offset < segment.base_offset:
+            segment = self._row.from_offset(offset)[0]
+        return segment.read_known(offset, max_bytes, bound)
+
     def measure(self, offset: int, max_bytes: int, upper_bound_offset: int) -> int:
         """How many bytes of whole batches `read` would give, one segment after the other.
 

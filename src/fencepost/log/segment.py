@@ -558,6 +558,18 @@ class Segment:
             self._check(data, start, end)
         return data
 
+    def read_known(self, offset: int, max_bytes: int, bound: int) -> bytes | bytearray | None:
+        """Everything from `offset` on, if that is known to be sound, and where it is, ends at the
+        bound or before, has no more bytes, and is cached; else None."""
+        start, end, file = self._hints.get(offset), self.size_bytes, self._file
+        if start is None or file is None or bound < self.next_offset:
+            return None
+        if not 0 < end - start <= max_bytes or not self._was_sound(start, end):
+            return None
+        if self.is_active:
+            self.hint(self.next_offset, end)
+        return file.read_cached(end - start, start)
+
     def _was_sound(self, start: int, end: int) -> bool:
         return self._sound_from <= start and end <= self._sound_to
 

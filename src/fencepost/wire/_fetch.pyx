@@ -11,9 +11,9 @@ copied: it would be joined to be sent anyway.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -24,6 +24,9 @@ cdef enum:
     REPLICA_STATE_FROM = 15
     PARTITIONS_MAX = 16
     LENGTH_MAX = 0x7F
+    LENGTH_BYTES = 4
+    KEYS_BYTES = 4
+    CORRELATION_BYTES = 4
     HEAD_BYTES = 22
     PARTITION_BYTES = 33
     INDEX_BYTES = 4
@@ -299,3 +302,6 @@ def answer(int32_t correlation_id, int32_t session_id, int aborted, list some, P
         to = put_be(to, 0, 1)
     put_be(to, 0, 1)
     return made
+
+
+include "_fetch_runs.pxi"

@@ -23,6 +23,7 @@ from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, F
 from fencepost.wire.types import Uuid
 
 from ... import sanitized
+from .fuzz_fetch_runs import take, usual_body
 
 ROUNDS_MIN = 5_000
 """What a run is worth must not hang on how busy the machine is."""
@@ -140,12 +141,20 @@ def main() -> None:
     deadline = time.monotonic() + float(sys.argv[3])
     usual = read_every_cut()
     assert usual == 14, usual
-    rounds = 0
+    rounds = taken = 0
     while rounds < ROUNDS_MIN or time.monotonic() < deadline:
         rounds += 1
         usual += read(rng)
         if rounds % 5 == 0:
             answer(rng)
+        if rounds % 2 == 0:
+            version = rng.randrange(12, 19)
+            bodies = [
+                rng.choice([hostile_body, usual_body, usual_body])(rng, version)
+                for _ in range(rng.choice([1, 1, 2, 4]))
+            ]
+            taken += take(rng, bodies, version)
+    assert taken > 500, taken
     print(f"rounds {rounds} usual {usual}")
 
 

@@ -49,13 +49,18 @@ PLANTED = {
     "the head": ("if cursor.end - at < HEAD_BYTES:", "if cursor.end - at < HEAD_BYTES - 1:"),
     "an answer": ("+ records_size + 1\n", "+ records_size - 40\n"),
 }
+PLANTED_IN_RUNS = {
+    "a frame's end": ("size > end - self.start - LENGTH_BYTES", "size > (1 << 30)"),
+    "a frame's head": ("LENGTH_BYTES + CORRELATION_BYTES + head_bytes\n", "0\n"),
+}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", PLANTED)
+@pytest.mark.parametrize("place", [*PLANTED, *PLANTED_IN_RUNS])
 def test_a_missing_check_of_a_fetch_would_be_noticed(place: str, tmp_path: Path) -> None:
     """The tester tested."""
-    planted = (FETCH.name, *PLANTED[place])
+    planted = (FETCH.name, *PLANTED[place]) if place in PLANTED else None
+    planted = planted or ("_fetch_runs.pxi", *PLANTED_IN_RUNS[place])
     done = fuzz(sanitized.build(FETCH, tmp_path, planted=planted), "5")
     assert done.returncode != 0
     assert "ERROR: AddressSanitizer" in done.stderr

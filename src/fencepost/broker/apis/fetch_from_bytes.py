@@ -29,6 +29,7 @@ from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.turn import SMALL_BYTES
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
+from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.fetch import (
     NO_WAIT,
     Asker,
@@ -44,6 +45,7 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find
 from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.fetch_answer import (
     PARTITION_BYTES,
@@ -62,7 +64,8 @@ _ASKERS: Final = tuple(Asker(CONSUMER, ANY_BROKER_EPOCH, isolation) for isolatio
 
 _READ_COMMITTED: Final = Isolation.READ_COMMITTED
 
-_Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
+Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
+"""Partitions, what is wanted of them, and what may be read."""
 
 
 def fetch_from_bytes(
@@ -76,22 +79,34 @@ def fetch_from_bytes(
     request = read_plain(frame, body_start, version)
     if request is None:
         return False
-    asker = _ASKERS[request.isolation]
-    session = _begin(parts, request, asker, version)
-    if session is None:
-        return False
+    session = begin_session(parts, request, version)
+    return False if session is None else answer_plain(context, request, session, parts)
+
+
+def answer_plain(
+    context: PendingRequest,
+    request: PlainFetch,
+    session: FetchContext[SessionKey] | ErrorCode,
+    parts: FetchParts,
+    find: Find | None = None,
+) -> bool | list[Buffer]:
+    """The same of a request that `is_next`, with what `begin_session` has given for it. `find` has
+    found its partitions already, if it is given."""
     if isinstance(session, ErrorCode):
         context.reply(FetchResponse(error_code=int(session)))
         return True
     max_bytes = min(request.max_bytes, parts.policy.max_bytes, context.fetch_bytes_max)
-    return _PlainFetch(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
+    asker = _ASKERS[request.isolation]
+    fetch = _PlainFetch(parts, context, max_bytes, session, asker)
+    return fetch.begin(request.max_wait_ms, find)
 
 
-def _begin(
-    parts: FetchParts, request: PlainFetch, asker: Asker, version: int
+def begin_session(
+    parts: FetchParts, request: PlainFetch, version: int
 ) -> FetchContext[SessionKey] | ErrorCode | None:
     """What the request is to look at, or why its session ends; None if that is to be left, and then
     nothing has happened."""
+    asker = _ASKERS[request.isolation]
     if not request.session_id:
         return without_session(request.wanted)
     fetches, wanted = parts.fetches, request.wanted
@@ -129,9 +144,9 @@ class _PlainFetch:
         self._max_bytes = max_bytes
         self._asker = asker
 
-    def begin(self, max_wait_ms: int) -> bool | list[Buffer]:
+    def begin(self, max_wait_ms: int, find: Find | None) -> bool | list[Buffer]:
         """Answer, or wait: what `fetch_from_bytes` returns."""
-        found = self._find()
+        found = self._find(find)
         if (
             found is not None
             and not _has_records(found)
@@ -147,13 +162,13 @@ class _PlainFetch:
         self._context.reply_now(lambda: answer)
         return True
 
-    def _find(self) -> _Found | None:
+    def _find(self, find: Find | None = None) -> Found | None:
         """What each partition answers, in their order; None if one of them answers an error, or
         that logs diverge."""
-        context = self._context
-        by_id = context.api_version >= TOPIC_IDS_FROM
-        find = self._parts.partitions.finder(context, READ_TOPIC, by_id=by_id)
-        found: _Found = []
+        if find is None:
+            by_id = self._context.api_version >= TOPIC_IDS_FROM
+            find = self._parts.partitions.finder(self._context, READ_TOPIC, by_id=by_id)
+        found: Found = []
         for wanted in self._session.partitions:
             hosted = find(*wanted.key)
             if isinstance(hosted, ErrorCode):
@@ -174,7 +189,7 @@ class _PlainFetch:
 
     # -- answering -------------------------------------------------------------------------
 
-    def _answer(self, found: _Found | None) -> Message | Pieces | list[Buffer]:
+    def _answer(self, found: Found | None) -> Message | Pieces | list[Buffer]:
         """The answer, or how it is made if not as bytes."""
         unread: dict[SessionKey, NotCachedError] = {}
         some = None if found is None else self._read(found, unread)
@@ -182,35 +197,19 @@ class _PlainFetch:
             return self._slower(unread).make_at_once(None)
         if self._context.is_throttled_for(answer_bytes(len(one[3]) for one in some)):
             return throttled_answer(self._session)
-        session, session_id = self._session.session, 0
-        outcomes: list[tuple[SessionKey, FetchOutcome]] = []
-        for place, (hosted, wanted, bounds) in enumerate(found):
-            size_bytes = len(some[place][3])
-            hosted.traffic.fetched(size_bytes, 0, is_follower=False)
-            if session is None:
-                continue
-            outcome = FetchOutcome(size_bytes, bounds.high_watermark, bounds.log_start_offset)
-            outcomes.append((wanted.key, outcome))
-            if bounds.upper_bound == wanted.fetch_offset:  # the consumer has all of it
-                self._parts.fetches.settle(session, hosted, wanted.key, self._asker)
-        if session is not None:
-            finished = self._session.finish(outcomes, self._parts.clocks.now_ms())
-            session_id = finished.session_id
-            if finished.error_code:
-                return FetchResponse(error_code=int(finished.error_code), session_id=session_id)
-            if len(finished.included) < len(some):  # the client knows of the others already
-                some = [some[place] for place in finished.included]
+        for place, (hosted, _, _) in enumerate(found):
+            hosted.traffic.fetched(len(some[place][3]), 0, is_follower=False)
         correlation_id, isolation = self._context.correlation_id, self._asker.isolation
-        return answer_in_bytes(correlation_id, session_id, isolation, some)
+        return answer_found(self._parts, self._session, isolation, found, some, correlation_id)
 
     def _read(
-        self, found: _Found, unread: dict[SessionKey, NotCachedError]
+        self, found: Found, unread: dict[SessionKey, NotCachedError]
     ) -> list[Answered] | None:
         """What each has, as many records as `ReadBudget` has it have; None if they cannot be read
         at once, or there is more to tell of one. `unread` then has the partition that is not in the
         page cache, if it is that."""
         parts = self._parts
-        reads_committed = self._asker.isolation == _READ_COMMITTED
+        isolation = self._asker.isolation
         some: list[Answered] = []
         left_bytes = min(self._max_bytes, self._context.available_bytes)
         at_once_bytes = self._context.at_once_bytes
@@ -222,21 +221,14 @@ class _PlainFetch:
                 if bounds.upper_bound <= offset or (limit_bytes <= 0 and has_data):
                     some.append((topic, index, bounds, b""))
                     continue
+                limits = limit_bytes, at_once_bytes, bounds.upper_bound
                 try:
-                    if reads_committed and hosted.log.has_aborted_transactions(offset):
-                        return None
-                    if limit_bytes > at_once_bytes:
-                        has_bytes = hosted.log.measure(offset, limit_bytes, bounds.upper_bound)
-                        if has_bytes > at_once_bytes or not has_bytes:
-                            return None
-                    there = hosted.log.read(offset, limit_bytes, bounds.upper_bound, not has_data)
+                    data = read_records(hosted.log, offset, limits, not has_data, isolation)
                 except NotCachedError as cold:
                     unread[wanted.key] = without_frames(cold)
                     return None
-                except LOG_ERRORS:
+                if data is None:
                     return None
-                buffers = there.buffers
-                data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
                 some.append((topic, index, bounds, data))
                 left_bytes -= len(data)
                 at_once_bytes -= len(data)
@@ -256,7 +248,7 @@ class _PlainFetch:
 
     # -- waiting ---------------------------------------------------------------------------
 
-    def _park(self, found: _Found, deadline_ms: int) -> None:
+    def _park(self, found: Found, deadline_ms: int) -> None:
         """Wait for the partitions, none of which has records; for those that are quiet from now on
         they say so when they move."""
         fetches, session = self._parts.fetches, self._session.session
@@ -284,7 +276,59 @@ class _PlainFetch:
         return (yield from self._slower({}).make(None))
 
 
-def _has_records(found: _Found) -> bool:
+def read_records(
+    log: PartitionLog,
+    offset: int,
+    limits: tuple[int, int, int],
+    min_one_batch: bool,
+    isolation: int,
+) -> Buffer | None:
+    """The records of a partition from an offset on; None if they cannot be read at once, or there
+    is more to tell. `limits` are how many bytes there may be of them, how many may be read at
+    once, and where they end. NotCachedError."""
+    limit_bytes, at_once_bytes, upper_bound = limits
+    try:
+        if isolation == _READ_COMMITTED and log.has_aborted_transactions(offset):
+            return None
+        if limit_bytes > at_once_bytes:
+            has_bytes = log.measure(offset, limit_bytes, upper_bound)
+            if has_bytes > at_once_bytes or not has_bytes:
+                return None
+        buffers = log.read(offset, limit_bytes, upper_bound, min_one_batch).buffers
+    except LOG_ERRORS:
+        return None
+    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
+
+
+def answer_found(
+    parts: FetchParts,
+    context: FetchContext[SessionKey],
+    isolation: int,
+    found: Found,
+    some: list[Answered],
+    correlation_id: int,
+) -> FetchResponse | list[Buffer]:
+    """The answer with what was read of what was found; in a session, with what belongs in it."""
+    session, session_id = context.session, 0
+    if session is not None:
+        asker = _ASKERS[isolation]
+        outcomes = []
+        for place, (hosted, wanted, bounds) in enumerate(found):
+            size_bytes = len(some[place][3])
+            outcome = FetchOutcome(size_bytes, bounds.high_watermark, bounds.log_start_offset)
+            outcomes.append((wanted.key, outcome))
+            if bounds.upper_bound == wanted.fetch_offset:  # the consumer has all of it
+                parts.fetches.settle(session, hosted, wanted.key, asker)
+        finished = context.finish(outcomes, parts.clocks.now_ms())
+        session_id = finished.session_id
+        if finished.error_code:
+            return FetchResponse(error_code=int(finished.error_code), session_id=session_id)
+        if len(finished.included) < len(some):  # the client knows of the others already
+            some = [some[place] for place in finished.included]
+    return answer_in_bytes(correlation_id, session_id, isolation, some)
+
+
+def _has_records(found: Found) -> bool:
     """Whether any of the partitions has something to read."""
     for _, wanted, bounds in found:  # noqa: SIM110 - one or two as a rule: a generator is dearer
         if bounds.upper_bound > wanted.fetch_offset:

@@ -15,7 +15,6 @@ answered as they would: an ordinary context takes the request's place.
 
 from __future__ import annotations
 
-from struct import Struct
 from time import perf_counter
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from fencepost.broker.apis.produce_partitions import find_partition
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
-from fencepost.broker.net.run_taker import RunConnection
+from fencepost.broker.net.run_taker import RunConnection, client_id_in
 from fencepost.machines.session import Principal
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.requests.access import PartitionAccess
@@ -34,8 +33,6 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 
 PRODUCE_KEY: Final = 0
-_CLIENT_ID_LENGTH: Final = Struct(">h")
-_CLIENT_ID_AT: Final = 4
 
 
 def produce_in_blocks(
@@ -229,10 +226,3 @@ class ProduceInBlocks:
                     answer.log_start_offset = result.log_start_offset
                 place += 1
         finish(context, request.acks, response, self._metadata)
-
-
-def client_id_in(head: bytes) -> str:
-    """The client id in how requests begin: see `RunTaker.take`."""
-    (size_bytes,) = _CLIENT_ID_LENGTH.unpack_from(head, _CLIENT_ID_AT)
-    begins = _CLIENT_ID_AT + _CLIENT_ID_LENGTH.size
-    return head[begins : begins + max(size_bytes, 0)].decode(errors="replace")

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.output import Output
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
-from fencepost.broker.net.run_taker import RunSlot, RunTaker
+from fencepost.broker.net.run_taker import RunSlot, SlotTaker
 from fencepost.runtime.requests.context import Pieces
 
 log = logging.getLogger(__name__)
@@ -115,6 +115,11 @@ class Answers:
         self._host.memory_budget.add_waiting(-self.buffered_bytes)
         self.buffered_bytes = 0
 
+    @property
+    def is_free(self) -> bool:
+        """Whether an answer that is made now would leave now."""
+        return not self.waiting and self._output.size_bytes <= OUTPUT_HIGH_WATER_BYTES
+
     def is_next(self, context: PendingRequest) -> bool:
         """Whether the answer would leave now."""
         return (
@@ -166,7 +171,7 @@ class Answers:
         if self.waiting and (taker := self.waiting[0].taker) is not None:
             self._put_run(taker)
 
-    def _put_run(self, taker: RunTaker) -> None:
+    def _put_run(self, taker: SlotTaker) -> None:
         left_bytes = OUTPUT_HIGH_WATER_BYTES - self._output.size_bytes
         answers, frame_bytes, timed, throttle_time_ms = taker.take_answers(self.waiting, left_bytes)
         self.frame_bytes -= frame_bytes

@@ -136,6 +136,10 @@ class QuotaGate:
         self.quotas = quotas
         self.is_on = quotas.is_on
 
+    def has_accounts(self, client: QuotaClient, client_id: str) -> bool:
+        """Whether anything is charged to the client."""
+        return self.quotas.accounts(client.principal.name, client_id) is not None
+
     # -- one request -----------------------------------------------------------------------
 
     def begun(self, request: Metered) -> None:

@@ -52,7 +52,7 @@ from fencepost.broker.net.host import Host
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
-from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES, SMALL_FRAME_BYTES, Received
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.run_taker import RunSlot
@@ -569,6 +569,21 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.drain()
         elif not self.closed:
             self._listener.flush_soon(self)
+
+    def may_answer(self) -> bool:
+        """See `RunConnection`."""
+        return self._dispatcher.may_answer()
+
+    def put_answer(self, parts: list[Buffer]) -> bool:
+        """See `RunConnection`."""
+        self._output.put(parts)
+        return self._answers.is_free
+
+    def queue(
+        self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int
+    ) -> PendingRequest:
+        """See `RunConnection`."""
+        return self._dispatcher.queue(api_key, version, correlation_id, frame_size_bytes)
 
     def replace_slot(self, slot: RunSlot, route: Route) -> PendingRequest | None:
         """An ordinary context in the place of a taker's slot; None if the client is gone."""

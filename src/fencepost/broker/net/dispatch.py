@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS_IN_FLIGHT = 64
 
 _HEAD = Struct(">hhi")
+_KEY = Struct(">4xh")  # behind the length
 
 
 class DispatchingConnection(Replier, RunConnection, Protocol):
@@ -85,18 +86,19 @@ class Dispatcher:
     def take_run(self, view: memoryview, start: int, end: int) -> int:
         """Take as many requests from the front of view[start:end] as a taker takes; where the first
         begins that was not taken."""
-        taker = self._headers.taker
-        if taker is None:
+        runs = self._headers.runs
+        run = runs.get(_KEY.unpack_from(view, start)[0]) if runs and end - start > 6 else None
+        if run is None:
             return start
+        taker, head, name = run
         session, answers = self._session, self._answers
         if session.is_guarded and not session.serves_all(self._now_ms()):
             return start
         room = MAX_REQUESTS_IN_FLIGHT - len(answers.waiting)
         answers.is_held = True
         try:
-            start = taker.take(self._connection, view, start, end, self._headers.run_head, room)
+            start = taker.take(self._connection, view, start, end, head, room)
         except Exception:
-            name = self._headers.run_name
             log.exception("%s from %s failed", name, self._connection)
             self._connection.close(f"{name} failed")
             return end
@@ -106,6 +108,27 @@ class Dispatcher:
         if answers.waiting and answers.waiting[0].answered:
             answers.drain()
         return start
+
+    def may_answer(self) -> bool:
+        """See `RunConnection`."""
+        self._host.before_others()
+        return self._answers.is_free
+
+    def queue(
+        self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int
+    ) -> PendingRequest:
+        """See `RunConnection`."""
+        client_id = self._headers.client_id(api_key, version)
+        context = self._new_context(
+            self._connection,
+            self._routes[api_key],
+            version,
+            correlation_id,
+            client_id,
+            frame_size_bytes,
+        )
+        self._answers.add(context)
+        return context
 
     def replace_slot(self, slot: RunSlot, route: Route) -> PendingRequest | None:
         """An ordinary context in the queue place of a taker's slot, whose request is counted

@@ -284,6 +284,14 @@ class PendingRequest:
         took, when it is done. What is left for others is `available_bytes`."""
         self.connection.add_outgoing(size_bytes)
 
+    def queued(self) -> PendingRequest:
+        """The request in its place in the queue."""
+        return self
+
+    def began(self, at_s: float) -> None:
+        """A `RunTaker` had begun its work when it put this into the queue, so long ago by
+        `time.perf_counter`."""
+
     @property
     def is_next(self) -> bool:
         """Whether the answer would leave now: no other is in front of it, and the client reads what

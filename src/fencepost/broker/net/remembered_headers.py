@@ -8,7 +8,7 @@ differs. Routes bound how much is remembered, and `REMEMBERED_BYTES` how long ea
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.run_taker import RunTaker
@@ -19,20 +19,26 @@ _START: Final = 8
 """Where the header goes on behind api key, version and correlation id."""
 
 
+class Run(NamedTuple):
+    """What a taker is offered."""
+
+    taker: RunTaker
+    head: bytes
+    """How the requests begin: API key, version, and what follows behind the correlation id."""
+    name: str
+    """Of their API."""
+
+
 class RememberedHeaders:
     """Those of one connection."""
 
-    __slots__ = ("_known", "run_head", "run_name", "taker")
+    __slots__ = ("_known", "runs")
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[bytes, str | None]] = {}
-        self.taker: RunTaker | None = None
-        """Of the route whose header was remembered last of those that have one."""
-        self.run_head = b""
-        """How requests begin that it may take: API key, version, and what follows behind the
-        correlation id."""
-        self.run_name = ""
-        """Of their API."""
+        self.runs: dict[int, Run] = {}
+        """By the API key of routes that have a taker: requests like the latest whose header was
+        remembered."""
 
     def client_id(self, api_key: int, version: int) -> str | None:
         """What the client has called itself in the latest of such requests."""
@@ -49,6 +55,6 @@ class RememberedHeaders:
             start = bytes(frame[_START:body_start])
             self._known[route.api_key, version] = start, header.client_id
             if route.run_taker is not None:
-                self.taker, self.run_name = route.run_taker, route.name
-                self.run_head = bytes(frame[:4]) + start
+                head = bytes(frame[:4]) + start
+                self.runs[route.api_key] = Run(route.run_taker, head, route.name)
         return header.client_id, body_start

@@ -267,6 +267,10 @@ class _Timed(_Counted):
     sending_s: float
     weight: int
 
+    def began(self, at_s: float) -> None:
+        """See `PendingRequest`."""
+        self.began_s, self.handled_s = at_s, perf_counter()
+
     def answering(self, pieces: Pieces) -> Pieces:
         """See `PendingRequest`: the handler has not returned before the pieces are done."""
         yield from super().answering(pieces)

@@ -10,17 +10,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.machines.session import Principal
+from fencepost.wire.types import Buffer
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.pending_request import PendingRequest
+
+_CLIENT_ID_LENGTH: Final = Struct(">h")
+_CLIENT_ID_AT: Final = 4
 
 
 class RunSlot(Protocol):
     """A request of a run, in the place of a `PendingRequest`, until its answer has left."""
 
     @property
-    def taker(self) -> RunTaker:
+    def taker(self) -> SlotTaker:
         """Has put it here."""
         ...
 
@@ -96,22 +104,47 @@ class RunConnection(Protocol):
         ...
 
     @property
+    def available_bytes(self) -> int:
+        """How large an answer should be at most."""
+        ...
+
+    @property
+    def at_once_bytes(self) -> int:
+        """How many bytes an answer may read before others come first."""
+        ...
+
+    def have_read(self, size_bytes: int) -> None:
+        """An answer has read so many bytes from a log."""
+        ...
+
+    @property
     def frame_bytes_max(self) -> int:
         """The largest frame that may come, without its length."""
+        ...
+
+    def may_answer(self) -> bool:
+        """Whether an answer that is made now would leave now. What was collected of other requests
+        has taken effect."""
+        ...
+
+    def put_answer(self, parts: list[Buffer]) -> bool:
+        """The answer to a request that has no slot, with nothing in front of it; whether another
+        would leave now, too."""
+        ...
+
+    def queue(
+        self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int
+    ) -> PendingRequest:
+        """An ordinary place at the queue's end for a request that was taken."""
         ...
 
 
 class RunTaker(Protocol):
     """Takes runs of requests of one route; see the module docstring."""
 
-    take_answers: Callable[[deque[Any], int], tuple[bytes, int, list[Any], int]]
-    """Takes known answers of its slots from the front of a queue, as long as there is room for so
-    many bytes: them, the bytes of the frames of their requests, those whose times are taken, and
-    the longest throttle time among them in milliseconds."""
-
     @property
     def latest_bytes(self) -> int:
-        """The size of the frames that were taken last."""
+        """The size of the frames that were taken last and have slots."""
         ...
 
     def take(
@@ -123,18 +156,34 @@ class RunTaker(Protocol):
         head: bytes,
         requests_max: int,
     ) -> int:
-        """Take requests from the front of frames[start:end], and put slots for them into the
-        connection's queue; where the first begins that was not taken.
+        """Take requests from the front of frames[start:end]: answer them, or put slots for them
+        into the connection's queue; where the first begins that was not taken.
 
         `head` is how they begin: API key, version, and what follows the correlation id. No answer
         leaves before this returns.
         """
         ...
 
+    def counted_by(self, api: Any) -> RunTaker:
+        """The same, which counts its requests in an `ApiMetrics`."""
+        ...
+
+
+class SlotTaker(RunTaker, Protocol):
+    """One whose requests have slots, until their answers leave."""
+
+    take_answers: Callable[[deque[Any], int], tuple[bytes, int, list[Any], int]]
+    """Takes known answers of its slots from the front of a queue, as long as there is room for so
+    many bytes: them, the bytes of the frames of their requests, those whose times are taken, and
+    the longest throttle time among them in milliseconds."""
+
     def sent(self, slots: list[Any], now_s: float) -> None:
         """The answers leave whose times are taken; `now_s` is of `time.perf_counter`."""
         ...
 
-    def counted_by(self, api: Any) -> RunTaker:
-        """The same, which counts its requests in an `ApiMetrics`."""
-        ...
+
+def client_id_in(head: bytes) -> str:
+    """The client id in how requests begin: see `RunTaker.take`."""
+    (size_bytes,) = _CLIENT_ID_LENGTH.unpack_from(head, _CLIENT_ID_AT)
+    begins = _CLIENT_ID_AT + _CLIENT_ID_LENGTH.size
+    return head[begins : begins + max(size_bytes, 0)].decode(errors="replace")

@@ -1,0 +1,455 @@
+"""Plain Fetches are answered where they were received; no client can tell.
+
+Two nodes live through the same history of requests, in and out of sessions, usual, unusual and
+hostile ones, on the same connections, in any pieces, and of what happens to partitions meanwhile.
+One takes runs, the other decodes every request. What connections are sent, counts, sessions and
+requests that wait are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from fencepost.broker.apis import fetch_in_runs
+from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
+from fencepost.broker.apis.fetch_in_runs import FetchInRuns
+from fencepost.broker.config.endpoints import ConnectionLimits
+from fencepost.broker.net import answers, request_metrics
+from fencepost.broker.net.client_quotas import QuotaGate
+from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.page_cache import PageCache
+from fencepost.machines.session import SessionRules
+from fencepost.runtime.requests.fetch import fetch
+from fencepost.runtime.requests.permissions import READ_TOPIC
+from fencepost.wire import backend
+from fencepost.wire.api.fetch import FetchPartition, FetchResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import decode_response
+
+from .authorizers import Rules
+from .harness import register, routes_of
+from .test_fetch_from_bytes import framed, reading
+from .test_fetch_session_ways import ALL, SESSIONS_BYTES, Client, World, begun, happen
+from .test_produce_in_blocks import Prompt, Sink, Turns, length_prefixed, whatever_it_takes
+
+register("fetch")
+
+pytestmark = pytest.mark.skipif(backend.fetch_kernel is None, reason="nothing is compiled")
+
+CONNECTIONS = 3
+FRAME_BYTES_MAX = 1 << 20
+
+
+class Serving(World):
+    """A node with connections to it."""
+
+    def __init__(self, directory: Path, is_fast: bool) -> None:
+        super().__init__(directory, "short")
+        self.loop = Turns()
+        limits = ConnectionLimits(FRAME_BYTES_MAX, 1000, 1000, -1)
+        self.listener = Listener(self.loop, limits, Prompt())  # type: ignore[arg-type]
+        rules = SessionRules(limits.max_frame_bytes)
+        self.listener.securities["PLAINTEXT"] = ListenerSecurity("PLAINTEXT", rules)
+        self.metrics = metrics = RequestMetrics()
+        self.listener.request_metrics = metrics
+        self.listener.new_context = metrics.new_context
+        self.runs = Counting(self, metrics.of(routes_of("PLAINTEXT")[1]))
+        route = structs.replace(
+            routes_of("PLAINTEXT")[1],
+            handler=partial(fetch, parts=self.parts),
+            take_bytes=partial(fetch_from_bytes, parts=self.parts) if is_fast else None,
+            run_taker=None,
+        )
+        taker = self.runs if is_fast else None
+        self.listener.routes = {1: structs.replace(metrics.watch(route), run_taker=taker)}
+        self.taken_in_runs = 0
+        self.connections = [self.connect() for _ in range(CONNECTIONS)]
+
+    def connect(self) -> tuple[Connection, Sink]:
+        connection, sink = Connection(self.listener, self.listener.securities["PLAINTEXT"]), Sink()
+        connection.connection_made(sink)
+        return connection, sink
+
+    def receive(self, data: bytes, number: int = 0) -> None:
+        """The bytes arrive, as many at a time as there is room for."""
+        connection, _ = self.connections[number]
+        while data and not connection.closed:
+            if connection._reading_paused:
+                self.loop.turn()
+                if connection._reading_paused:  # a request waits: the client is not read
+                    self.later()
+            room = connection.get_buffer(-1)
+            size_bytes = min(len(room), len(data))
+            room[:size_bytes] = data[:size_bytes]
+            connection.buffer_updated(size_bytes)
+            data = data[size_bytes:]
+
+    def later(self) -> None:
+        """Whatever waits has waited long enough."""
+        self.node.timers.advance(2**31)
+        self.loop.turn()
+
+    def outcome(self) -> Any:
+        """What clients got; who was disconnected comes again. And what is left of it here."""
+        self.loop.turn()
+        sent: list[Any] = []
+        for number, (connection, sink) in enumerate(self.connections):
+            sent.append((bytes(sink.sent), sink.closing, len(connection._answers.waiting)))
+            sent.append((connection.buffered_bytes, connection._answers.frame_bytes))
+            sink.sent.clear()
+            if connection.closed:
+                connection.connection_lost(None)
+                self.connections[number] = self.connect()
+        budget, api = self.listener.memory_budget, self.metrics.apis[1]
+        counted = dict(api.versions), dict(api.errors), api.request_bytes, api.response_bytes
+        times = {name: one.count for name, one in api.times().items()}
+        return sent, self.state(), budget.outgoing_bytes, budget.waiting_bytes, counted, times
+
+
+class Counting(FetchInRuns):
+    """Says how many requests it took."""
+
+    def __init__(self, serving: Serving, api: Any) -> None:
+        super().__init__(serving.parts, api)
+        self._serving = serving
+        self.runs: list[tuple[int, int]] = []
+        """Each with how many requests it might take, and what there was to be sent then."""
+
+    def take(self, *given: Any) -> int:
+        end = super().take(*given)
+        self.runs.append((given[-1], given[0]._output.size_bytes))
+        if end > given[2]:
+            self._serving.taken_in_runs += self._runs.requests
+        return end
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Any:
+    with whatever_it_takes(), pytest.MonkeyPatch.context() as patch:
+        for module in (request_metrics, fetch_in_runs):  # however many come in a second
+            patch.setattr(module, "ALL_TIMED_UP_TO", 10**9)
+        made = [Serving(tmp_path / name, name == "fast") for name in ("fast", "today")]
+        for one in made:
+            one.node.fetches.sessions._max_bytes = SESSIONS_BYTES
+        yield made
+        for one in made:
+            one.close()
+
+
+def alike(both: list[Serving], *data: bytes, number: int = 0) -> int:
+    """Have the bytes arrive, one after the other; how many requests were taken in runs."""
+    fast, today = both
+    before = fast.taken_in_runs
+    for one in both:
+        for piece in data:
+            one.receive(piece, number)
+    assert fast.outcome() == today.outcome()
+    return fast.taken_in_runs - before
+
+
+def plain(offset: int = 0, version: int = 12, **fields: Any) -> bytes:
+    """A request that is answered at once, as a rule."""
+    return length_prefixed(framed(version, [("t", [reading(0, offset)])], **fields))
+
+
+def answer_in(one: Serving) -> Any:
+    """The latest answer on the first connection."""
+    sent, size_bytes = bytes(one.connections[0][1].sent), 0
+    while sent:
+        size_bytes, latest = int.from_bytes(sent[:4]), sent[4:]
+        sent = latest[size_bytes:]
+    return decode_response(FetchResponse, 12, latest[:size_bytes])[1]
+
+
+# -- any history ---------------------------------------------------------------------------
+
+
+class Several(Client):
+    """Draws what arrives on connections: frames of one session or none, whole or in pieces."""
+
+    def arriving(self) -> list[tuple[int, bytes]]:
+        draw = self.draw
+        sent = b"".join(length_prefixed(self.frame()) for _ in range(draw.choice([1, 1, 1, 2, 3])))
+        if draw.random() < 0.5:
+            sent += b"".join(self.without_session() for _ in range(draw.randint(1, 6)))
+        if draw.random() < 0.03:
+            sent = draw.randbytes(3) + sent
+        cut = draw.choice([len(sent)] * 3 + [draw.randrange(len(sent) + 1)])
+        number = draw.randrange(CONNECTIONS)
+        return [(number, sent[:cut]), (number, sent[cut:])]
+
+    def partition(self, name: str, index: int) -> FetchPartition:
+        """Something to read, more often than not."""
+        asked = super().partition(name, index)
+        hosted = self.world.node.replicas.hosted.get((name, index))
+        if hosted is not None and self.draw.random() < 0.6:
+            asked.fetch_offset = hosted.machine.log_start_offset
+        return asked
+
+    def without_session(self) -> bytes:
+        draw = self.draw
+        topics = self.topics(draw.sample(ALL, draw.choice([1, 1, 1, 2, 3])))
+        version = draw.choice([self.version] * 8 + [13, 14])
+        isolation = draw.choice([self.isolation] * 4 + [1 - self.isolation])
+        wait_ms = draw.choice([500] * 4 + [0])
+        fields = {"max_wait_ms": wait_ms, "isolation_level": isolation}
+        frame = framed(version, topics, max_bytes=draw.choice([1 << 20] * 5 + [400, 0]), **fields)
+        return length_prefixed(frame)
+
+
+def live(both: list[Serving], client: Several, rounds: int) -> None:
+    draw = client.draw
+    for _ in range(rounds):
+        happen(both, draw)  # type: ignore[arg-type]
+        for number, data in client.arriving():
+            for one in both:
+                one.receive(data, number)
+        if draw.random() < 0.5:
+            happen(both, draw)  # type: ignore[arg-type]
+        if draw.random() < 0.3:
+            for one in both:
+                one.later()
+        if draw.random() < 0.05:
+            number = draw.randrange(CONNECTIONS)
+            for one in both:
+                one.connections[number][0].abort()
+        for fast, today in zip(both[0].outcome(), both[1].outcome(), strict=True):
+            assert fast == today
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_client_can_tell(both: list[Serving], seed: int) -> None:
+    live(both, Several(seed, both[0]), 100)
+    assert both[0].taken_in_runs > 20
+    assert both[1].taken_in_runs == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_no_client_can_tell_for_longer(both: list[Serving], seed: int) -> None:
+    live(both, Several(seed, both[0]), 300)
+
+
+# -- what is taken -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(12, 19))
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_what_follows_a_connections_first_request_is_answered_at_once(
+    both: list[Serving], version: int, isolation: int
+) -> None:
+    frame = plain(version=version, isolation_level=isolation)
+    assert alike(both, frame) == 0, "it is not known yet how its requests begin"
+    assert alike(both, frame * 5) == 5
+    assert alike(both, frame[:20], frame[20:] + frame[:-1], frame[-1:]) == 2
+
+
+def test_a_sessions_next_requests_are_answered_at_once(both: list[Serving]) -> None:
+    session_id = {begun(one, 12, [("t", 0), ("t", 1), ("u", 0)]) for one in both}.pop()
+    frames = [
+        plain(offset, session_id=session_id, session_epoch=epoch)
+        for epoch, offset in enumerate([0, 0, 6, 0], start=1)
+    ]
+    assert alike(both, frames[0]) == 0
+    assert alike(both, *frames[1:]) == 3
+    again = plain(session_id=session_id, session_epoch=4)
+    assert alike(both, again) == 0, "which is an error"
+
+
+def test_who_has_everything_waits_and_the_next_is_not_in_front(both: list[Serving]) -> None:
+    tail, front = plain(206), plain()
+    assert alike(both, front, front + tail + front) == 1
+    for one in both:
+        assert len(one.node.fetches) == 1
+        one.happen("produce", "t", 0)
+    assert alike(both, front) == 1
+
+
+def test_a_session_that_waits_is_woken(both: list[Serving]) -> None:
+    session_id = {begun(one, 12, [("t", 0), ("u", 0)]) for one in both}.pop()
+    alike(both, plain())
+    session = {"session_id": session_id}
+    assert alike(both, plain(206, session_epoch=1, **session)) == 0
+    for one in both:
+        assert len(one.node.fetches) == 1
+        one.happen("produce", "t", 0)
+    assert alike(both, plain(208, session_epoch=2, **session)) == 0
+    for one in both:
+        one.later()
+    assert alike(both, plain(session_epoch=3, **session)) == 1
+
+
+def test_another_apis_requests_have_heads_of_their_own(both: list[Serving]) -> None:
+    other = plain(version=11)
+    assert alike(both, other, plain(), plain()) == 1
+    assert alike(both, other, plain()) == 1
+
+
+def test_a_run_ends_with_the_most_requests_in_flight(both: list[Serving]) -> None:
+    alike(both, plain())
+    assert alike(both, plain() * (MAX_REQUESTS_IN_FLIGHT + 9)) == MAX_REQUESTS_IN_FLIGHT + 9
+    assert [most for most, _ in both[0].runs.runs] == [MAX_REQUESTS_IN_FLIGHT] * 2
+
+
+def test_no_more_answers_are_made_than_the_output_has_room_for(
+    both: list[Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTPUT_HIGH_WATER_BYTES", 10_000)
+    alike(both, plain())
+    assert alike(both, plain() * 20) > 0
+    assert 10_000 < max(size_bytes for _, size_bytes in both[0].runs.runs) < 20_000
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_answers_of_any_size_leave_as_ever(both: list[Serving], is_large: bool) -> None:
+    for one in both:
+        for _ in range(12 if is_large else 1):
+            one.node.produce(one.full, [1_700_000_000_000] * 200)
+    end = both[0].full.log.end_offset
+    for frame in (plain(), plain(end - 200), plain(max_bytes=33_000), plain(end - 1)):
+        alike(both, frame, frame * 3)
+    assert both[0].taken_in_runs >= 9
+
+
+def test_what_was_collected_takes_effect_before(both: list[Serving]) -> None:
+    alike(both, plain())
+    for one in both:
+        one.listener.before_others = partial(one.happen, "produce", "t", 0)
+    assert alike(both, plain(206)) == 1, "what was produced before is read"
+
+
+# -- what is left --------------------------------------------------------------------------
+
+
+def test_clients_with_quotas_are_charged_for_each_request(both: list[Serving]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Quotas:
+        """Of the client's id alone."""
+
+        is_on = True
+
+        def accounts(self, user: str, client_id: str) -> Any:
+            asked.append((user, client_id))
+            return None
+
+    alike(both, plain())
+    for one in both:
+        gate = QuotaGate(lambda: 0)
+        gate.apply(Quotas())  # type: ignore[arg-type]
+        for connection, _ in one.connections:
+            connection.quotas = gate
+            one.listener.quotas = gate
+    assert alike(both, plain() * 2) == 2, "none is the client's"
+    assert ("ANONYMOUS", "client") in asked
+    both[0].connections[0][0].quotas.has_accounts = lambda *client: True  # type: ignore
+    assert alike(both, plain() * 2) == 0
+
+
+def test_the_authorizer_is_asked_as_ever(both: list[Serving]) -> None:
+    alike(both, plain())
+    rules = [Rules() for _ in both]
+    for one, given in zip(both, rules, strict=True):
+        one.parts.partitions.access.authorizer = given
+    assert alike(both, plain() * 2) == 2
+    assert rules[0].asked == rules[1].asked == {READ_TOPIC}
+    for given in rules:
+        given.refused.add(READ_TOPIC)
+    assert alike(both, plain()) == 0
+    both[0].receive(plain())
+    (topic,) = answer_in(both[0]).responses
+    assert topic.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+LEFT: dict[str, Callable[[Serving], None]] = {
+    "its file is not open": lambda one: one.full.log._row.active.close_file(),
+    "its records were not checked": lambda one: setattr(one.full.log._row.active, "_sound_to", 0),
+    "nobody knows where they begin": lambda one: one.full.log._row.active._hints.clear(),
+}
+
+
+@pytest.mark.parametrize("why", LEFT)
+def test_what_is_not_known_is_found_out_as_ever(both: list[Serving], why: str) -> None:
+    alike(both, plain(), plain())
+    for one in both:
+        LEFT[why](one)
+        assert one.full.log.read_known(0, 1 << 20, 206) is None
+    alike(both, plain())
+
+
+@pytest.mark.parametrize("ended", ["failure", "is_closed"])
+def test_a_log_that_has_ended_is_not_read(both: list[Serving], ended: str) -> None:
+    alike(both, plain(), plain())
+    for one in both:
+        setattr(one.full.log._health, ended, "so")
+    try:
+        assert alike(both, plain()) == 0
+    finally:
+        for one in both:
+            setattr(one.full.log._health, ended, "")
+            one.full.log._health.failure = None
+
+
+def test_what_is_not_in_the_page_cache_is_not_waited_for(
+    both: list[Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alike(both, plain(), plain())
+    monkeypatch.setattr(PageCache, "read_all", lambda self, *given: None)
+    assert alike(both, plain()) == 1, "it is read in the other way"
+    log = both[0].full.log
+    monkeypatch.setattr(type(log), "read", raising(CorruptFileError(log.directory, "cut")))
+    assert alike(both, plain()) == 0
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*given: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_failure_is_an_error_of_that_request_alone(
+    both: list[Serving], in_session: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = {begun(one, 12, [("t", 0)]) for one in both}.pop()
+    alike(both, plain())
+    session = {"session_id": session_id, "session_epoch": 1} if in_session else {}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(both[0].full.machine), "check_fetch", raising(RuntimeError("broken")))
+        for one in both[:1]:
+            one.receive(plain(**session) + plain())
+    assert answer_in(both[0]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not both[0].connections[0][0].closed and not both[0].connections[0][0].waiting
+
+
+@pytest.mark.parametrize("more_bytes", [0, 1])
+def test_a_frame_longer_than_may_be_is_refused(both: list[Serving], more_bytes: int) -> None:
+    alike(both, plain(), plain())
+    for one in both:
+        for connection, _ in one.connections:
+            connection._session.frame_bytes_max = len(plain()) - 4 - more_bytes
+    assert alike(both, plain()) == 1 - more_bytes
+
+
+def test_transactions_are_read_as_ever(both: list[Serving]) -> None:
+    frames = [
+        length_prefixed(
+            framed(12, [("txn", [reading(index, offset)])], isolation_level=1, max_wait_ms=0)
+        )
+        for index in range(3)
+        for offset in (0, 4, 6, 7)
+    ]
+    alike(both, *frames)
+    assert 0 < alike(both, *frames) < len(frames), "of aborted ones there is more to tell"
