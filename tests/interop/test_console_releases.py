@@ -157,7 +157,8 @@ def test_pages_show_what_there_is(browser: Any):
     assert [one["latest"] for one in partitions] == [22, 0]
     rows = documents("/topics/orders/records?limit=50")[0]["records"]
     assert [row["state"] for row in rows] == ["aborted"] * 10 + ["committed"] * 10
-    assert documents("/configs?topic=orders")[0][0]["value"] == "86400000"
+    configs = {one["name"]: one["value"] for one in documents("/configs?topic=orders")[0]}
+    assert configs["retention.ms"] == "86400000"
     group = browser.get("/api/groups/readers").text
     assert '"orders"' in group and "Empty" in group
     assert [row["name"] for row in documents("/topics?filter=e")[0]][-2:] == ["letters", "orders"]
@@ -165,8 +166,8 @@ def test_pages_show_what_there_is(browser: Any):
 
 def test_requests_that_no_broker_knows_are_not_counted(kafka: tuple[str, str], browser: Any):
     requests = browser.get("/api/topics/orders").json()["requests"]
-    newer = ["DescribeTopicPartitions"] if kafka[0] == KAFKA_VERSION else ["Metadata"]
-    assert sorted(requests) == ["DescribeConfigs", *newer], requests
+    assert ("DescribeTopicPartitions" in requests) == (kafka[0] == KAFKA_VERSION)
+    assert requests["DescribeConfigs"] == requests["Metadata"] == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 """The plain Fetch of a consumer, read from its bytes, and its answer if that is small.
 
 Optional: `broker/apis/fetch_bytes.py` does the same in Python, says what is plain, and has the
-layouts. Both find the same requests plain, and write the same bytes; a test compares them.
+layouts. Both find the same requests plain, and write the same bytes; a test compares them. Runs of
+requests (`_fetch_runs.pxi`) have no twin: without the module requests are taken one by one.
 
 Every read is checked against the end of the frame. A small answer is made in one piece, its records
 copied: it would be joined to be sent anyway.
