@@ -209,11 +209,13 @@ class _Begun:
         """The answer, or what is wrong; None: not yet. `has_come` says that there is something to
         read, which the application may have let wait for longer than `timeout_ms`."""
         if has_come:
-            self.late = Deadline(self.timeout_ms)
             try:
-                return self.connection.receive_now(self.token, self.asked.buffer)
+                answer = self.connection.receive_now(self.token, self.asked.buffer)
             except ClientError as error:
                 return error
+            if answer is None:
+                self.late = Deadline(self.timeout_ms)
+            return answer
         if not self.late.passed:
             return None
         self.connection.close()

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 from fencepost.client.classic_member import ClassicMember, require_no_pattern
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.consumer_member import ConsumerMember
-from fencepost.client.conversation import Conversation, Pause, Tell
+from fencepost.client.conversation import Conversation, Tell
 from fencepost.client.errors import BrokerError, ClientError, ConfigError, OffsetOutOfRange
 from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
 from fencepost.client.group_offsets import reading_offsets, writing_offsets
@@ -359,10 +359,6 @@ class ConsumerCore:
         while True:
             yield from self.placing()
             left_ms = deadline.remaining_ms()
-            if not wanted():
-                if left_ms > 0:
-                    yield from Pause(left_ms)
-                return []
             try:
                 found = yield from self._fetches.receiving(wanted, min(left_ms, LOOK_AGAIN_MS))
             except OffsetOutOfRange as error:

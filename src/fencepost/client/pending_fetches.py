@@ -32,6 +32,9 @@ WAIT_FOR_ANSWER_S: Final = 0.1
 TRIES_MIN: Final = 6
 """So often, at least, everything must have failed before that is an error."""
 
+_ONCE: Final = Deadline(0)
+"""For what is tried once."""
+
 _numbers = itertools.count(1)
 
 Positions = Mapping[TopicPartition, FetchPosition]
@@ -103,18 +106,26 @@ class PendingFetches:
         the partition, and DeadlineExceeded when everything has failed for `default.api.timeout.ms`;
         if other leaders have brought records, in the next call.
         """
-        if (late := self._raised_next) is not None:
-            self._raised_next = None
-            if _is_current(late, wanted()):
-                raise late.error
         deadline = Deadline(max_wait_ms)
         failures: list[_Failure] = []
-        yield from self._asking(wanted(), failures)
+        positions = wanted()
+        if (late := self._raised_next) is not None:
+            self._raised_next = None
+            if _is_current(late, positions):
+                raise late.error
+        yield from self._asking(positions, failures)
         wait_ms = 0 if failures else deadline.remaining_ms()
         wait_ms = min(wait_ms, self._retries.wait_ms(), self._missing_wait_ms())
-        found = yield from self._waiting(wanted, wait_ms, failures)
-        in_flight = bool(self._in_flight)
-        hopeless = self._retries.note(failures, found, wanted(), in_flight=in_flight)
+        in_flight = list(self._in_flight.values())
+        answers: list[Any] = []
+        if in_flight:
+            answers = yield from FirstOf([one.begun for one in in_flight], wait_ms)
+        else:
+            yield from Pause(wait_ms)
+        positions = wanted()
+        found = self._take(in_flight, answers, positions, failures)
+        is_asked = bool(self._in_flight)
+        hopeless = self._retries.note(failures, found, positions, in_flight=is_asked)
         if hopeless is not None:
             if not any(len(one.records) for one in found):
                 raise hopeless.error
@@ -158,6 +169,8 @@ class PendingFetches:
     def _uncovered(self, due: Positions) -> Positions:
         """What no fetch in flight will bring."""
         in_flight = self._in_flight.values()
+        if not in_flight:
+            return due
         return {
             at: position
             for at, position in due.items()
@@ -169,7 +182,6 @@ class PendingFetches:
     ) -> Conversation[dict[int, tuple[Node, Asked]]]:
         """What each leader is to be asked for. A broker is asked for metadata once at most: when
         to try again is for `_Retries` to say."""
-        once = Deadline(0)
         found: dict[int, tuple[Node, Asked]] = {}
         topics: dict[str, TopicInfo | ClientError] = {}
         unreachable: ClientError | None = None
@@ -177,7 +189,7 @@ class PendingFetches:
             topic = topics.get(at.topic) or self._view.fresh_topic(at.topic) or unreachable
             if topic is None:
                 try:
-                    topic = yield from asking.topic_once(self._view, at.topic, once)
+                    topic = yield from asking.topic_once(self._view, at.topic, _ONCE)
                 except ClientError as error:
                     topic = getattr(error, "last", None) or error
                     unreachable = None if isinstance(topic, BrokerError) else topic
@@ -221,23 +233,21 @@ class PendingFetches:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _waiting(
-        self, wanted: Callable[[], Positions], wait_ms: float, failures: list[_Failure]
-    ) -> Conversation[list[Fetched]]:
-        """Wait for answers and take them, without what is not wanted any more."""
-        in_flight = list(self._in_flight.values())
-        if not in_flight:
-            yield from Pause(wait_ms)
-            return []
-        answers = yield from FirstOf([one.begun for one in in_flight], wait_ms)
-        current = wanted()
+    def _take(
+        self,
+        in_flight: list[_InFlight],
+        answers: list[Any],
+        wanted: Positions,
+        failures: list[_Failure],
+    ) -> list[Fetched]:
+        """Take the answers that have come, without what is not wanted any more."""
         found: list[Fetched] = []
         for one, answer in zip(in_flight, answers, strict=True):
             if answer is None or self._in_flight.get(one.node.node_id) is not one:
                 continue  # not yet; or it was closed meanwhile
             del self._in_flight[one.node.node_id]
             one.drop_moved(self._view.metadata.topics)
-            asked = {at: one.asked[at] for at in one.asked if one.covers(at, current.get(at, _NO))}
+            asked = {at: one.asked[at] for at in one.asked if one.covers(at, wanted.get(at, _NO))}
             self._read(one, answer, asked, found, failures)
         return found
 
@@ -321,7 +331,7 @@ class _Retries:
         When nothing but failures came for long, trying again does not help either: UnknownTopic,
         DeadlineExceeded.
         """
-        if found:
+        if found and self._tries:
             self._recover()
         for one in failures:
             self._view.note_failure(one.error)
