@@ -16,7 +16,7 @@ collector for every core."""
 
 
 def choose_quick_java() -> None:
-    """Set what Spark's scripts read, unless whoever runs the tests has."""
+    """Set what Spark's scripts read, unless the environment has it."""
     executors = f'-Dspark.executor.extraJavaOptions="{QUICK_JVM}"'
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK_JVM} {executors}")

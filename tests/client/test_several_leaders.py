@@ -1,4 +1,4 @@
-"""Consumers of partitions that several brokers lead: what one of them holds back nobody waits for.
+"""Consumers of partitions that several brokers lead: no poll waits for what one of them holds back.
 
 The brokers may hold fetches for minutes, so whatever comes, comes while others are held.
 """

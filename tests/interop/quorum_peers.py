@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from fencepost.machines.quorum.messages import begin_response, vote_response
-from fencepost.machines.quorum.state import NOBODY
+from fencepost.machines.quorum.state import NO_NODE
 from fencepost.wire.api import api_name
 from fencepost.wire.api.api_versions import (
     ApiVersion,
@@ -154,7 +154,7 @@ class ScriptedVoters:
 def _granted(request: VoteRequest) -> VoteResponse:
     """A yes."""
     asked = request.topics[0].partitions[0]
-    return vote_response(ErrorCode.NONE, NOBODY, asked.replica_epoch, granted=True)
+    return vote_response(ErrorCode.NONE, NO_NODE, asked.replica_epoch, granted=True)
 
 
 def _looks_for_leader(request: FetchRequest) -> bool:

@@ -185,7 +185,7 @@ class Connection(ConnectionCore):
 
     def receive_now(self, token: Token[R], buffer: ReceiveBuffer | None = None) -> R | None:
         """The response to `token` if it is here as a whole; reads what has come of it, waits for
-        nothing. `buffer` is to be the same in every call, and nobody else's until it is whole.
+        nothing. `buffer` is the same in every call, and nothing else is read into it until then.
         Raises as `receive`."""
         return self._receive(token, None, buffer)
 

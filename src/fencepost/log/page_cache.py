@@ -106,8 +106,8 @@ class PageCache:
     def read_all(
         self, path: str, descriptor: int, size: int, position: int
     ) -> bytes | bytearray | None:
-        """All of a range of an open file; None if not all of it is in the page cache, or nobody can
-        tell, or it cannot be read, which whoever reads it in another way will see."""
+        """All of a range of an open file; None if not all of it is in the page cache, if the kernel
+        cannot tell, or if it cannot be read: a read in another way raises then."""
         if not _HAS_CALL or (self._unsupported and log_dir_of(path) in self._unsupported):
             return None
         try:

@@ -27,7 +27,7 @@ from fencepost.batch.crc import crc32c
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import QUORUM_STATE_FILE
-from fencepost.wire.records.quorum_state import NOBODY, QuorumStateData, from_file, to_file
+from fencepost.wire.records.quorum_state import NO_NODE, QuorumStateData, from_file, to_file
 
 _FILE_BYTES_MAX: Final = 1 << 20
 _PROMISED: Final = rb"\npromised ([0-9]{1,10}) ([0-9]{1,19})"
@@ -107,9 +107,9 @@ def _decode_ours(path: str, line: bytes, ours: bytes) -> tuple[int, int]:
 def _check(path: str, state: QuorumStateData) -> None:
     """Refuse numbers that fit their types and still mean nothing."""
     floors = {
-        "leader_id": NOBODY,
+        "leader_id": NO_NODE,
         "leader_epoch": 0,
-        "voted_id": NOBODY,
+        "voted_id": NO_NODE,
         "applied_offset": 0,
     }
     for name, least in floors.items():

@@ -375,7 +375,7 @@ def test_the_authorizer_is_asked_as_ever(both: list[Serving]) -> None:
 LEFT: dict[str, Callable[[Serving], None]] = {
     "its file is not open": lambda one: one.full.log._row.active.close_file(),
     "its records were not checked": lambda one: setattr(one.full.log._row.active, "_sound_to", 0),
-    "nobody knows where they begin": lambda one: one.full.log._row.active._hints.clear(),
+    "no hint says where they begin": lambda one: one.full.log._row.active._hints.clear(),
 }
 
 

@@ -18,7 +18,7 @@ from fencepost.broker.config.quorum_config import Server
 from fencepost.client.protocol.versions import KeyedApi
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import QuorumMachine, RequestFailed, answered
-from fencepost.machines.quorum.state import NOBODY
+from fencepost.machines.quorum.state import NO_NODE
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
@@ -57,7 +57,7 @@ class QuorumChannel:
         # that the peer is silent: an observer would never go on to the next.
         self._timeout_ms = max(1, request_timeout_ms * 9 // 10)
         self._unsupported: set[tuple[int, type[Message]]] = set()
-        self._told = (0, NOBODY)
+        self._told = (0, NO_NODE)
         self.of_other_clusters: set[Address] = set()
         """Controllers whose last answer was that this node belongs to another cluster."""
 
@@ -106,7 +106,7 @@ class QuorumChannel:
         """Called after every step of the machine: a line in the log for every leader there is."""
         machine = self._machine
         seen = machine.epoch, machine.leader_id
-        if seen[1] != NOBODY and seen != self._told:
+        if seen[1] != NO_NODE and seen != self._told:
             self._told = seen
             log.info("controller %d leads the quorum, epoch %d", machine.leader_id, machine.epoch)
 

@@ -192,7 +192,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         highest: int | None = None,
         timeout_ms: float | None = None,
     ) -> asyncio.Future[R]:
-        """`send` what nobody needs to wait for in order to end the connection when nothing comes
+        """`send` what no task has to wait for in order to end the connection when nothing comes
         for `timeout_ms` (default `request.timeout.ms`): its future is RequestTimedOut then."""
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         future = self.send(message, version, highest=highest)

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-NOBODY: Final = -1
+NO_NODE: Final = -1
 
 
 class ReadReplica(Struct, frozen=True):
@@ -28,11 +28,11 @@ class ReadReplica(Struct, frozen=True):
 
 
 def choose_by_rack(rack: str, leader_rack: str | None, others: Iterable[ReadReplica]) -> int:
-    """Kafka's RackAwareReplicaSelector: the broker to read from, `NOBODY` for the leader."""
+    """Kafka's RackAwareReplicaSelector: the broker to read from, `NO_NODE` for the leader."""
     if not rack or leader_rack == rack:
-        return NOBODY
+        return NO_NODE
     near = [one for one in others if one.rack == rack]
     if not near:
-        return NOBODY
+        return NO_NODE
     best = max(near, key=lambda one: (one.log_end_offset, -one.behind_for_ms, one.broker_id))
     return best.broker_id

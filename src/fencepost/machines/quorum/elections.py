@@ -31,7 +31,7 @@ from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Follower, Nominee, Role
 from fencepost.machines.quorum.rules import VoteFacts
-from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NO_NODE, QuorumState
 from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.api import vote
 from fencepost.wire.errors import ErrorCode
@@ -94,7 +94,7 @@ class Elections(Part):
         if asked.pre_vote:
             return ErrorCode.NONE, self._rules.may_grant_pre_vote(facts)
         granted = self._rules.may_grant_vote(facts)
-        if granted and self._outbox.state.voted_id == NOBODY:
+        if granted and self._outbox.state.voted_id == NO_NODE:
             self._give_vote(asked.replica_id, asked.replica_directory_id)
         return ErrorCode.NONE, granted
 
@@ -113,7 +113,7 @@ class Elections(Part):
     def _give_vote(self, candidate_id: int, directory_id: Uuid) -> None:
         """Give the vote of this epoch, and the candidate an election timeout to win with it."""
         self._outbox.remember(
-            QuorumState(self._outbox.state.epoch, NOBODY, candidate_id, directory_id)
+            QuorumState(self._outbox.state.epoch, NO_NODE, candidate_id, directory_id)
         )
         if self._node.is_electable:
             self._node.await_election()
@@ -178,7 +178,7 @@ class Elections(Part):
             self._node.role in (Role.UNATTACHED, Role.FOLLOWER)
             and self._node.is_voter
             and not self._node.others
-            and self._outbox.state.voted_id in (NOBODY, self._node.id)
+            and self._outbox.state.voted_id in (NO_NODE, self._node.id)
             and self._node.may_stand()
         ):
             probe("quorum.election.alone")

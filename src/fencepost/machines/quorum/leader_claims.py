@@ -10,7 +10,7 @@ from fencepost.machines.quorum.node import QuorumNode
 from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Role
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import NO_NODE, QuorumState
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.errors import ErrorCode
 
@@ -29,7 +29,7 @@ class LeaderClaims(Part):
 
     def is_invalid(self, epoch: int, leader_id: int) -> bool:
         """Whether no working node says so; what it says must not get into quorum-state."""
-        return leader_id < NOBODY or self.epoch_out_of_range(epoch)
+        return leader_id < NO_NODE or self.epoch_out_of_range(epoch)
 
     def check(self, leader_id: int, epoch: int) -> ErrorCode:
         """The error for a request that a leader sends, or NONE.
@@ -45,7 +45,7 @@ class LeaderClaims(Part):
             return ErrorCode.FENCED_LEADER_EPOCH
         if leader_id < 0 or leader_id == self._node.id or self.epoch_out_of_range(epoch):
             return ErrorCode.INVALID_REQUEST
-        if epoch == state.epoch and state.leader_id not in (NOBODY, leader_id):
+        if epoch == state.epoch and state.leader_id not in (NO_NODE, leader_id):
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -55,9 +55,9 @@ class LeaderClaims(Part):
         leader_id: int,
         endpoints: tuple[Endpoint, ...] = (),
         from_leader: bool = False,
-        source: int = NOBODY,
+        source: int = NO_NODE,
     ) -> bool:
-        """Take note that `leader_id` (or NOBODY) leads `epoch`; whether that ends the matter.
+        """Take note that `leader_id` (or NO_NODE) leads `epoch`; whether that ends the matter.
 
         `endpoints` are where it is reached, if that was said; `from_leader` says that it comes and
         speaks for itself, `source` who says so in answer to us. That others name the leader which a
@@ -76,15 +76,15 @@ class LeaderClaims(Part):
         if epoch > state.epoch:
             if leader_id == self._node.id:
                 self._refuse_claimed_leadership(epoch)
-            elif leader_id == NOBODY:
+            elif leader_id == NO_NODE:
                 self._roles.become_unattached(epoch)
             else:
                 self._roles.become_follower(epoch, leader_id)
             return True
         known = state.leader_id
-        if leader_id in (NOBODY, self._node.id):
+        if leader_id in (NO_NODE, self._node.id):
             return False
-        if known not in (NOBODY, leader_id):
+        if known not in (NO_NODE, leader_id):
             return self._resolve_conflicting_leader(leader_id, source)
         if role is Role.FOLLOWER:
             return False
@@ -132,5 +132,5 @@ class LeaderClaims(Part):
         """
         probe("quorum.epoch.leadership_refused")
         self._roles.note_epoch(epoch)
-        self._outbox.remember(QuorumState(epoch, NOBODY, *self._node.key))
+        self._outbox.remember(QuorumState(epoch, NO_NODE, *self._node.key))
         self._roles.become_unattached(epoch)

@@ -134,7 +134,7 @@ from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.serving import Serving
 from fencepost.machines.quorum.snapshot_fetching import SnapshotFetching
 from fencepost.machines.quorum.snapshot_retention import SnapshotRetention
-from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NO_NODE, QuorumState
 from fencepost.machines.quorum.tracker import Tracker
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
@@ -229,7 +229,7 @@ class QuorumMachine(Component):
             assert state.leader_id == node.id, "a leader is on record"
         if role is Role.CANDIDATE:
             assert state.voted_id == node.id, "a candidate votes for itself"
-            assert state.leader_id == NOBODY, "a candidate knows no leader"
+            assert state.leader_id == NO_NODE, "a candidate knows no leader"
         if isinstance(body, Follower):
             assert state.leader_id == body.leader_id != node.id, "we follow the leader"
         if role in (Role.PROSPECTIVE, Role.CANDIDATE):

@@ -17,7 +17,7 @@ from fencepost.machines.effects import Buffer
 from fencepost.machines.quorum.config import QuorumConfig
 from fencepost.machines.quorum.endpoints import add_leader, listeners
 from fencepost.machines.quorum.inputs import DraftBounds, FetchBounds, SnapshotBounds
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import NO_NODE, QuorumState
 from fencepost.machines.quorum.voters import ReplicaKey, Voter
 from fencepost.wire.api import (
     begin_quorum_epoch as begin,
@@ -258,7 +258,7 @@ def fetch_request_of(request: fetch.FetchRequest) -> fetch.FetchPartition | None
 
 def replica_id_of(request: fetch.FetchRequest) -> int:
     """Who reads: a node id, or -1 for something that is no replica."""
-    if request.replica_state.replica_id != NOBODY:
+    if request.replica_state.replica_id != NO_NODE:
         return request.replica_state.replica_id
     return request.replica_id
 

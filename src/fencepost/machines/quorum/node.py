@@ -20,7 +20,7 @@ from fencepost.machines.quorum.quorum_log import QuorumLog
 from fencepost.machines.quorum.requests import Requests
 from fencepost.machines.quorum.roles import Leader, Role, RoleState, Unattached
 from fencepost.machines.quorum.rules import QuorumRules
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import NO_NODE, QuorumState
 from fencepost.machines.quorum.timers import Timers
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
@@ -55,7 +55,7 @@ class QuorumNode(Component):
         self.role_state: RoleState = Unattached()
         self.uncounted_in_epoch = -1
         """The latest epoch whose leader has said that it does not count this node as a voter."""
-        self._leader_told: tuple[int, tuple[Endpoint, ...]] = (NOBODY, ())
+        self._leader_told: tuple[int, tuple[Endpoint, ...]] = (NO_NODE, ())
 
     # -- who votes -----------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class QuorumNode(Component):
         """The leader of the epoch as far as known, or -1; this node only while it leads."""
         leader_id = self.outbox.state.leader_id
         if leader_id == self.id and self.role is not Role.LEADER:
-            return NOBODY
+            return NO_NODE
         return leader_id
 
     @property
@@ -208,7 +208,7 @@ class QuorumNode(Component):
 
     def is_me(self, voter_id: int, directory_id: Uuid) -> bool:
         """Whether a request that names its receiver means this node and this disk."""
-        if voter_id == NOBODY:
+        if voter_id == NO_NODE:
             return True
         return voter_id == self.id and directory_id in (Uuid.ZERO, self.key.directory_id)
 

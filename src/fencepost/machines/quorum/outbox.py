@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fencepost.machines.effects import Effect, Persist, Reply, SetTimer, WriteState
 from fencepost.machines.quorum.component import Component
 from fencepost.machines.quorum.rules import QuorumRules
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import NO_NODE, QuorumState
 
 
 class Outbox(Component):
@@ -68,13 +68,13 @@ class Outbox(Component):
             return
         assert state.epoch >= old.epoch, "epochs do not fall"
         if state.epoch == old.epoch:
-            assert old.leader_id in (NOBODY, state.leader_id), "an epoch has one leader"
-            assert old.voted_id in (NOBODY, state.voted_id), "a voter votes once per epoch"
+            assert old.leader_id in (NO_NODE, state.leader_id), "an epoch has one leader"
+            assert old.voted_id in (NO_NODE, state.voted_id), "a voter votes once per epoch"
         self._change(state)
 
     def forget_leader(self) -> None:
         """The leader on record is not believed any more; the vote of the epoch stays given."""
-        self._change(replace(self.state, leader_id=NOBODY))
+        self._change(replace(self.state, leader_id=NO_NODE))
 
     def acknowledge_log_end(self, log_end: tuple[int, int]) -> None:
         """Have the durable state say what others may count on; (0, 0): the log has all of it."""

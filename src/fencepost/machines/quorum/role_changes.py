@@ -28,7 +28,7 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NO_NODE, QuorumState
 from fencepost.machines.quorum.tracker import Tracker
 from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG
 from fencepost.wire.errors import ErrorCode
@@ -120,7 +120,7 @@ class RoleChanges(Part):
             self.become_failed(f"there is no epoch after {EPOCH_MAX}")
             return
         self._leave_role()
-        self._outbox.remember(QuorumState(epoch, NOBODY, *self._node.key))
+        self._outbox.remember(QuorumState(epoch, NO_NODE, *self._node.key))
         self._node.role_state = Nominee(Role.CANDIDATE, granted=self._own_vote())
         self._node.await_election()
         self.maybe_win()
@@ -142,7 +142,7 @@ class RoleChanges(Part):
     def give_up_asking(self) -> None:
         """A prospective did not find a majority: back to the leader it knew, or to waiting."""
         state = self._outbox.state
-        if state.leader_id not in (NOBODY, self._node.id):
+        if state.leader_id not in (NO_NODE, self._node.id):
             self.become_follower(state.epoch, state.leader_id)
         else:
             self._timers.set(inputs.ELECTION, None)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.quorum.roles import Role
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import NO_NODE, QuorumState
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet
@@ -110,11 +110,11 @@ class QuorumRules:
         if facts.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
             return False
         given = facts.state
-        if given.voted_id != NOBODY:
+        if given.voted_id != NO_NODE:
             # A candidate that asks again gets the same answer, whatever the logs say by now.
             same_directory = given.voted_directory_id in (Uuid.ZERO, facts.candidate.directory_id)
             return given.voted_id == facts.candidate.id and same_directory
-        return given.leader_id == NOBODY and facts.log_is_long_enough
+        return given.leader_id == NO_NODE and facts.log_is_long_enough
 
     def may_stand_early(self, has_in_epoch: bool) -> bool:
         """Whether a refused connection to the leader makes its followers stand at once.

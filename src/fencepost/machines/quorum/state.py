@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from fencepost.wire.types import Uuid
 
-NOBODY = -1
+NO_NODE = -1
 """No leader, or no vote."""
 
 EPOCH_MAX = (1 << 31) - 1
@@ -19,7 +19,7 @@ EPOCH_MAX = (1 << 31) - 1
 
 
 class QuorumState(Struct, frozen=True):
-    """The latest epoch, its leader (or NOBODY), and who got this node's vote in it (or NOBODY).
+    """The latest epoch, its leader (or NO_NODE), and who got this node's vote in it (or NO_NODE).
 
     `voted_directory_id` is zero when the vote did not name a directory. `acknowledged_end` is
     (epoch of the last record, end offset) of a log that others may count on and of which a damaged
@@ -27,11 +27,11 @@ class QuorumState(Struct, frozen=True):
     """
 
     epoch: int = 0
-    leader_id: int = NOBODY
-    voted_id: int = NOBODY
+    leader_id: int = NO_NODE
+    voted_id: int = NO_NODE
     voted_directory_id: Uuid = Uuid.ZERO
     acknowledged_end: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         least = min(self.leader_id, self.voted_id)
-        assert least >= NOBODY, "ids are those of nodes, or the file could not be read again"
+        assert least >= NO_NODE, "ids are those of nodes, or the file could not be read again"

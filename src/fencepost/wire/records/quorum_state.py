@@ -19,7 +19,7 @@ from fencepost.wire.json_form import JsonFormError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int32, Int64, String, Uuid
 
-NOBODY: Final = -1
+NO_NODE: Final = -1
 """No leader, or no vote."""
 
 VERSION_KEY: Final = "data_version"
@@ -35,10 +35,10 @@ class QuorumStateData(Message, kind="data", versions="0-1", flexible="0+"):
     """The epoch a voter has reached, whom it follows there and whom it voted for."""
 
     cluster_id: String = field("0", doc="Id of the cluster; always empty, no node fills it in.")
-    leader_id: Int32 = field(default=NOBODY, doc="Node id of the epoch's leader; -1 when unknown.")
+    leader_id: Int32 = field(default=NO_NODE, doc="Node id of the epoch's leader; -1 when unknown.")
     leader_epoch: Int32 = field(default=-1, doc="The epoch; -1 before the first.")
     voted_id: Int32 = field(
-        default=NOBODY,
+        default=NO_NODE,
         doc="Node id that got this voter's vote in the epoch; -1 for no vote yet.",
     )
     voted_directory_id: Uuid = field(
