@@ -107,6 +107,11 @@ class Fetch:
         return self.connection.port
 
     @property
+    def topic_id(self) -> Uuid:
+        (topic,) = self.exchange.message.topics  # type: ignore[attr-defined]
+        return Uuid(topic.topic_id)
+
+    @property
     def asked(self) -> dict[TopicPartition, int]:
         request = self.exchange.message
         assert isinstance(request, FetchRequest)
@@ -416,7 +421,7 @@ def test_records_of_a_topic_that_was_recreated_are_dropped(brokers: Brokers):
     brokers.answer(1)
     assert brokers.poll() == []
     brokers.poll()
-    assert brokers.fetches[-1].exchange.message.topics[0].topic_id == brokers.topic_id  # type: ignore[attr-defined]
+    assert brokers.fetches[-1].topic_id == brokers.topic_id
     brokers.answer(1)
     assert taken(brokers.poll()) == {P0: 1}
 
@@ -550,7 +555,7 @@ def test_a_topic_that_was_recreated_is_asked_for_again_while_the_leader_holds_th
     brokers.refresh()
     brokers.poll_all(1_000)
     assert len(brokers.fetches) == 2
-    assert brokers.fetches[1].exchange.message.topics[0].topic_id == brokers.topic_id  # type: ignore[attr-defined]
+    assert brokers.fetches[1].topic_id == brokers.topic_id
 
 
 def test_each_time_that_partitions_are_missed_they_wait_first(brokers: Brokers):

@@ -125,11 +125,11 @@ class PendingFetches:
         positions = wanted()
         found = self._take(in_flight, answers, positions, failures)
         is_asked = bool(self._in_flight)
-        hopeless = self._retries.note(failures, found, positions, in_flight=is_asked)
-        if hopeless is not None:
+        final = self._retries.note(failures, found, positions, in_flight=is_asked)
+        if final is not None:
             if not any(len(one.records) for one in found):
-                raise hopeless.error
-            self._raised_next = hopeless
+                raise final.error
+            self._raised_next = final
         return found
 
     def close(self) -> None:
@@ -299,9 +299,9 @@ class _Retries:
         self._recover()
 
     def _recover(self) -> None:
-        """Some leader has answered: there is hope again."""
+        """Some leader has answered: failures are counted from the start again."""
         self._give_up_on_unknown = self._view.unknown_topic_limit()
-        self._hopeless_at: Deadline | None = None
+        self._gives_up_at: Deadline | None = None
         self._tries = 0
 
     def due(self, wanted: Positions) -> Positions:
@@ -342,20 +342,20 @@ class _Retries:
             self._retry_at = time.monotonic() + self._backoff.next_ms() / 1000
         elif not self._failed:
             self._backoff.reset()
-        hopeless = next((one for one in current if not one.error.retriable), None)
-        if hopeless is None and current and not in_flight and self._failed.keys() >= wanted.keys():
-            self._lose_hope(current[0].error)
-        return hopeless
+        final = next((one for one in current if not one.error.retriable), None)
+        if final is None and current and not in_flight and self._failed.keys() >= wanted.keys():
+            self._count_failure(current[0].error)
+        return final
 
-    def _lose_hope(self, error: ClientError) -> None:
+    def _count_failure(self, error: ClientError) -> None:
         """Everything has failed once more."""
         self._tries += 1
-        if self._hopeless_at is None:
-            self._hopeless_at = self._view.deadline()
+        if self._gives_up_at is None:
+            self._gives_up_at = self._view.deadline()
         try:
             self._give_up_on_unknown(error)
-            if self._hopeless_at.passed and self._tries >= TRIES_MIN:
-                limit_ms = self._hopeless_at.timeout_ms
+            if self._gives_up_at.passed and self._tries >= TRIES_MIN:
+                limit_ms = self._gives_up_at.timeout_ms
                 text = f"nothing could be fetched within {limit_ms:.0f} ms"
                 raise DeadlineExceeded(text, error)
         except ClientError:
