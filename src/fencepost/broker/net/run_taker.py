@@ -3,8 +3,8 @@
 A route may have a `RunTaker`. Once a connection has dispatched one request of the route, the taker
 is offered the bytes of those behind it that begin with the same header: it takes a run of them, or
 none. What it can answer at once it answers, if nothing is in front of it. A `SlotTaker` puts a slot
-of its own into the connection's queue of answers for each, and takes known answers of its slots from
-there. So what is in Python is not done again for each request.
+of its own into the connection's queue of answers for each, and takes known answers of its slots
+from there. So what is in Python is not done again for each request.
 """
 
 from __future__ import annotations
