@@ -1,7 +1,7 @@
 # Runs of plain requests: what a connection has received of them, answered where it was received.
 #
-# A request is answered here if its records can be had at once; else `taker` gives it a place in
-# the queue. What is not plain, or not the next request of its session, is left as it is. Rules are
+# A request is answered here if its records can be had at once; else `taker` gives it a place in the
+# queue. What is not plain, or not the next request of its session, is left as it is. Rules are
 # asked where they are: what may be read of the partition's machine, where that is of its log, and
 # what a session's request looks at and is answered with of `taker`.
 
