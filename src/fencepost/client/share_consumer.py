@@ -33,8 +33,9 @@ from typing import Self
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.retry import Deadline
-from fencepost.client.share_core import Results, ShareConsumerCore
+from fencepost.client.share_core import ShareConsumerCore
 from fencepost.client.share_records import ShareRecord
+from fencepost.client.share_sessions import Results
 
 log = logging.getLogger("fencepost.client")
 

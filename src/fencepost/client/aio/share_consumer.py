@@ -20,8 +20,9 @@ from typing import Self
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.retry import Deadline
-from fencepost.client.share_core import Results, ShareConsumerCore
+from fencepost.client.share_core import ShareConsumerCore
 from fencepost.client.share_records import ShareRecord
+from fencepost.client.share_sessions import Results
 
 log = logging.getLogger("fencepost.client")
 
