@@ -24,8 +24,8 @@ IN_FLIGHT_MAX: Final = 1024
 _CORRELATION_ID = struct.Struct(">i")
 _CORRELATION_IDS: Final = 1 << 31
 FIRST_CORRELATION_ID: Final = ord("\n")
-"""A server of a protocol of lines, such as HTTP, reads on until one ends. With this one in the first
-request it answers at once, and by its answer it is known."""
+"""A server of a protocol of lines, such as HTTP, reads on until one ends. With this id in the
+first request the server answers at once, and by its answer a client knows it."""
 
 R = TypeVar("R", bound=Message)
 
