@@ -24,8 +24,8 @@ IN_FLIGHT_MAX: Final = 1024
 _CORRELATION_ID = struct.Struct(">i")
 _CORRELATION_IDS: Final = 1 << 31
 FIRST_CORRELATION_ID: Final = ord("\n")
-"""The end of a line: a server of a protocol of lines, such as HTTP, reads on until one comes. As it
-is in the first request, such a server answers at once, and its answer gives it away."""
+"""A server of a protocol of lines, such as HTTP, reads on until one ends. With this id in the
+first request the server answers at once, and by its answer a client knows it."""
 
 R = TypeVar("R", bound=Message)
 
