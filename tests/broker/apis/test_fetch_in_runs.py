@@ -163,13 +163,14 @@ def plain(offset: int = 0, version: int = 12, **fields: Any) -> bytes:
     return length_prefixed(framed(version, [("t", [reading(0, offset)])], **fields))
 
 
-def answer_in(one: Serving) -> Any:
-    """The latest answer on the first connection."""
-    sent, size_bytes = bytes(one.connections[0][1].sent), 0
+def answers_in(one: Serving) -> list[Any]:
+    """The answers on the first connection."""
+    sent, found = bytes(one.connections[0][1].sent), []
     while sent:
-        size_bytes, latest = int.from_bytes(sent[:4]), sent[4:]
-        sent = latest[size_bytes:]
-    return decode_response(FetchResponse, 12, latest[:size_bytes])[1]
+        end = 4 + int.from_bytes(sent[:4])
+        found.append(decode_response(FetchResponse, 12, sent[4:end])[1])
+        sent = sent[end:]
+    return found
 
 
 # -- any history ---------------------------------------------------------------------------
@@ -368,7 +369,7 @@ def test_the_authorizer_is_asked_as_ever(both: list[Serving]) -> None:
         given.refused.add(READ_TOPIC)
     assert alike(both, plain()) == 0
     both[0].receive(plain())
-    (topic,) = answer_in(both[0]).responses
+    (topic,) = answers_in(both[0])[-1].responses
     assert topic.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -386,6 +387,16 @@ def test_what_is_not_known_is_found_out_as_ever(both: list[Serving], why: str) -
         LEFT[why](one)
         assert one.full.log.read_known(0, 1 << 20, 206) is None
     alike(both, plain())
+
+
+def test_what_is_below_the_logs_start_is_not_read(both: list[Serving]) -> None:
+    alike(both, plain(), plain())
+    log = both[0].full.log
+    assert log.read_known(0, 1 << 20, 206) is not None
+    for one in both:
+        one.happen("deleted records", "t", 0)
+    assert log.read_known(0, 1 << 20, 206) is None
+    assert alike(both, plain()) == 0
 
 
 @pytest.mark.parametrize("ended", ["failure", "is_closed"])
@@ -430,7 +441,9 @@ def test_a_failure_is_an_error_of_that_request_alone(
         patch.setattr(type(both[0].full.machine), "check_fetch", raising(RuntimeError("broken")))
         for one in both[:1]:
             one.receive(plain(**session) + plain())
-    assert answer_in(both[0]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    both[0].loop.turn()
+    told = [answer.error_code for answer in answers_in(both[0])]
+    assert told == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2, "each once"
     assert not both[0].connections[0][0].closed and not both[0].connections[0][0].waiting
 
 
