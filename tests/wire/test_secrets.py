@@ -66,6 +66,7 @@ MESSAGES: list[Message] = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
 def test_repr_and_json_hide_secrets(message: Message) -> None:
+    """CVE-2026-33558: what a log shows of a request are its `repr` and its JSON form."""
     version = type(message).max_version
     assert "hush" not in repr(message) and "[hidden]" in repr(message)
     hidden = json.dumps(to_json(message, version, hide_secrets=True))

@@ -147,6 +147,7 @@ def describe(node: RunningNode, *group_ids: str, version: int = 1, **said: Any) 
 
 
 def test_describing(loaded: RunningNode, refuse: Any, topic: Any) -> None:
+    """With CVE-2026-41115: members' assignments show topics."""
     joined = {**JOIN, "group_id": "d", "subscribed_topic_names": [topic.name]}
     assert beat(loaded, 1, joined).error_code == 0
     assert describe(loaded) == []

@@ -196,6 +196,7 @@ def test_why_an_internal_topic_is_not_created_is_told(node: RunningNode) -> None
 def test_groups_are_described_to_those_who_may_know_their_topics(
     node: RunningNode, refuse: Any
 ) -> None:
+    """CVE-2026-41115: members' assignments show topics."""
     join(node, "shown")
     shown, missing, empty = describe(node, "shown", "missing", "")
     assert (shown.group_state, shown.error_code) == ("Stable", 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from fencepost.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -33,8 +34,10 @@ from fencepost.wire.api.offset_delete import OffsetDeleteRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fencepost.wire.api.share_group_describe import ShareGroupDescribeRequest
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from fencepost.wire.errors import ErrorCode
 
 from ...waiting import eventually
+from ..apis.authorizers import Rules
 from ..conftest import RunningNode
 from ..groups.group_requests import coordinated, join, new_group
 from ..listener_fixtures import Client
@@ -175,6 +178,25 @@ def test_a_member_is_assigned_partitions_once_they_have_a_state(client: Client) 
     assert member.group not in listed(client, "classic")
     assert member.group in listed(client, "SHARE", states=("stable",))
     assert member.group not in listed(client, "share", states=("empty",))
+
+
+def test_a_group_is_described_to_those_who_may_know_its_topics(
+    client: Client, topic: Any, node: RunningNode
+) -> None:
+    """CVE-2026-41115: members' assignments show topics."""
+    member = joined(client, topic)
+    assert described(client, member.group).members
+    access = node.node.access
+    try:
+        access.authorizer = Rules(DESCRIBE_TOPIC)
+        hidden = described(client, member.group)
+        assert (hidden.error_code, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        assert hidden.group_state == hidden.assignor_name == ""
+        access.authorizer = Rules(DESCRIBE_GROUP)
+        hidden = described(client, member.group)
+        assert (hidden.error_code, hidden.members) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
+    finally:
+        access.authorizer = None
 
 
 def test_members_share_a_partition(client: Client, topic: Any) -> None:

@@ -42,7 +42,7 @@ def test_names_and_passwords_are_their_bytes_of_utf_8():
         (b"\0eve\0pass word", WRONG),
         (b"\0\xff\xfe\0pass word", WRONG),
         (b"eve\0ada\0wrong", WRONG),  # the password comes before the identity
-        (
+        (  # CVE-2017-12610: a user logs in and names another as the one to act for
             b"eve\0ada\0pass word",
             "Authentication failed: Client requested an authorization id that is different from"
             " username",
