@@ -253,6 +253,7 @@ def test_what_follows_a_connections_first_request_is_answered_at_once(
     frame = plain(version=version, isolation_level=isolation)
     assert alike(both, frame) == 0, "it is not known yet how its requests begin"
     assert alike(both, frame * 5) == 5
+    assert len(both[0].runs.runs) == 1, "all in one call"
     assert alike(both, frame[:20], frame[20:] + frame[:-1], frame[-1:]) == 2
 
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.machines.session import Principal
 from fencepost.wire.types import Buffer
-
-if TYPE_CHECKING:
-    from fencepost.broker.net.pending_request import PendingRequest
 
 _CLIENT_ID_LENGTH: Final = Struct(">h")
 _CLIENT_ID_AT: Final = 4
@@ -133,10 +130,8 @@ class RunConnection(Protocol):
         would leave now, too."""
         ...
 
-    def queue(
-        self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int
-    ) -> PendingRequest:
-        """An ordinary place at the queue's end for a request that was taken."""
+    def queue(self, api_key: int, version: int, correlation_id: int, frame_size_bytes: int) -> Any:
+        """The `PendingRequest` at the queue's end of a request that was taken and has to wait."""
         ...
 
 
