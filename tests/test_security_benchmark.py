@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.security import acls, logins  # noqa: E402 - the benchmarks are no package
+from benchmarks.security import acls, logins, quotas_beside  # noqa: E402 - the benchmarks are no package
 
 
 def cells(table: str) -> list[list[str]]:
@@ -51,6 +51,22 @@ def test_logins_are_shown_by_mechanism_with_the_first() -> None:
     ]
 
 
+def test_charging_is_compared_with_the_same_broker_without_quotas() -> None:
+    without, charged = quotas_beside.CASES
+    found = {
+        ("Fetch", "ours", without): [30.0, 10.0, 20.0],
+        ("Fetch", "ours", charged): [23.0],
+        ("Fetch", "kafka", without): [50.0],
+        ("Fetch", "kafka", charged): [45.0, 47.0],
+    }
+    assert cells(quotas_beside.table(found)) == [
+        ["Fetch", "kafka", without, "50.0", "+0.0"],
+        ["Fetch", "kafka", charged, "46.0", "-4.0"],
+        ["Fetch", "ours", without, "20.0", "+0.0"],
+        ["Fetch", "ours", charged, "23.0", "+3.0"],
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("part", "words", "rows"),
@@ -58,6 +74,7 @@ def test_logins_are_shown_by_mechanism_with_the_first() -> None:
         ("logins", ["--peer", "fencepost", "--rounds", "0", "--seconds", "0.1"], 6),
         ("acls", ["--peer", "fencepost", "--rounds", "0", "--seconds", "0.1", "--acls", "2"], 2),
         ("quotas", ["--rounds", "1", "--requests", "32"], 6),
+        ("quotas_beside", ["--peer", "fencepost", "--rounds", "1", "--seconds", "0.1"], 4),
     ],
 )
 def test_a_short_run_prints_its_rows(part: str, words: list[str], rows: int) -> None:
