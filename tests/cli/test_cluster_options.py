@@ -113,6 +113,17 @@ def test_client_properties_are_read_as_java_reads_them(tmp_path: Path):
     assert (config.client_id, config.bootstrap_servers) == ("me", "kafka:9092")
 
 
+@pytest.mark.parametrize(("seconds", "setup_ms"), [(0.5, 500), (3, 3_000), (60, 10_000)])
+def test_a_connection_takes_no_longer_to_set_up_than_there_is_time(
+    seconds: float, setup_ms: int
+) -> None:
+    given = Namespace(timeout=seconds, client_config=None, properties=[])
+    config = client_config(given, "kafka:9092")
+    assert (config.connect_timeout_ms, config.api_timeout_ms) == (setup_ms, seconds * 1000)
+    given.properties = ["socket.connection.setup.timeout.ms=250"]
+    assert client_config(given, "kafka:9092").connect_timeout_ms == 250
+
+
 def test_client_properties_that_cannot_be_read_name_the_line(tmp_path: Path):
     path = tmp_path / "client.properties"
     path.write_text("client.id=me\ngroup.id=\\u00zz\n")

@@ -143,6 +143,9 @@ def given_properties(arguments: argparse.Namespace) -> dict[str, object]:
     if arguments.timeout is not None:
         limit_ms = max(1, round(arguments.timeout * 1000))
         props.update({"default.api.timeout.ms": limit_ms, "request.timeout.ms": limit_ms})
+        # So long a server may take that accepts a connection and never answers.
+        setup_ms = min(limit_ms, ClientConfig().connect_timeout_ms)
+        props["socket.connection.setup.timeout.ms"] = setup_ms
     if arguments.client_config is not None:
         props.update(_properties_in(arguments.client_config))
     props.update(pair(text, "-X") for text in arguments.properties)
