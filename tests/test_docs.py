@@ -163,6 +163,7 @@ def test_the_axes_of_the_picture_of_scale_have_names():
 def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):
     read = docs_tables.read_keys()
     assert {"retention.ms", "log.retention.hours", "num.partitions", "segment.bytes"} <= read
+    assert "leader.replication.throttled.replicas" in read  # by the name of its attribute
     assert "no.such.key" not in read
     assert "log.local.retention.ms" not in read
 
