@@ -114,7 +114,7 @@ def test_the_exercises_can_be_done_in_order(tree: Path) -> None:
     assert len(tests) == 2
     assert " passed" in run(["-m", "pytest", "-q", "-n", "0", *tests], tree)
     run(["tools/docs_tables.py"], tree)
-    guide = (tree / "docs" / "GUIDE.md").read_text()
-    assert "| `fencepost.greeting` | `Hello` | First word of a greeting |" in guide
-    assert "| 9000 | Greeting | 0 | 0 |" in guide
-    assert "fencepost.greeting" not in (ROOT / "docs" / "GUIDE.md").read_text()
+    keys = (tree / "docs" / "CONFIGURATION.md").read_text()
+    assert "| `fencepost.greeting` | `Hello` | First word of a greeting |" in keys
+    assert "| 9000 | Greeting | 0 | 0 |" in (tree / "docs" / "DIFFERENCES.md").read_text()
+    assert "fencepost.greeting" not in (ROOT / "docs" / "CONFIGURATION.md").read_text()

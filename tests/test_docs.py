@@ -163,6 +163,7 @@ def test_the_axes_of_the_picture_of_scale_have_names():
 def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):
     read = docs_tables.read_keys()
     assert {"retention.ms", "log.retention.hours", "num.partitions", "segment.bytes"} <= read
+    assert "leader.replication.throttled.replicas" in read  # by the name of its attribute
     assert "no.such.key" not in read
     assert "log.local.retention.ms" not in read
 
@@ -291,7 +292,7 @@ def test_apis_that_are_said_to_be_missing_are(docs_tables: ModuleType):
 
     apis.load_all()
     served = {route.name for route in ROUTES.values()}
-    text = document("GUIDE.md").split("### What is not there")[1].split("### What is different")[0]
+    text = document("DIFFERENCES.md").split("## What is not there\n")[1].split("\n## ")[0]
     said = {
         name
         for sentence in re.findall(r"not\s+served:(.*?)\.(?:\s|$)", text, re.DOTALL | re.IGNORECASE)

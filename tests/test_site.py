@@ -38,11 +38,9 @@ def docs_site() -> Iterator[SimpleNamespace]:
     """The modules of tools/docs_site that are tested on their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tools"))
-        from docs_site import assemble, divided, docstrings, prose, schema
+        from docs_site import assemble, docstrings, prose, schema
 
-        yield SimpleNamespace(
-            assemble=assemble, divided=divided, docstrings=docstrings, prose=prose, schema=schema
-        )
+        yield SimpleNamespace(assemble=assemble, docstrings=docstrings, prose=prose, schema=schema)
 
 
 @pytest.fixture(scope="module")
@@ -265,44 +263,17 @@ def test_codes_are_found_in_docs_of_errors(docs_site: SimpleNamespace):
 
 
 def test_links_beyond_the_site_become_text(docs_site: SimpleNamespace):
-    text = (
-        "[docs/GUIDE.md](docs/GUIDE.md#x), [here](#x), [code](examples/flights), [a](https://b.c)"
-    )
+    text = "[docs/FORMATS.md](docs/FORMATS.md#x), [here](#x), [code](examples), [a](https://b.c)"
     assert docs_site.assemble.with_local_links(text, ROOT) == (
-        "[Guide](GUIDE.md#x), [here](#x), code, [a](https://b.c)"
+        "[Files](FORMATS.md#x), [here](#x), code, [a](https://b.c)"
     )
 
 
 def test_links_are_from_where_the_page_is(docs_site: SimpleNamespace):
-    text = "[start](../start/codec.md), [GUIDE](../GUIDE.md#x), [README](../../README.md)"
+    text = "[start](../start/codec.md), [FORMATS](../FORMATS.md#x), [README](../../README.md)"
     assert docs_site.assemble.with_local_links(text, ROOT / "docs" / "tutorials") == (
-        "[start](../start/codec.md), [Guide](../GUIDE.md#x), [README](../README.md)"
+        "[start](../start/codec.md), [Files](../FORMATS.md#x), [README](../README.md)"
     )
-
-
-def test_a_section_of_a_long_page_is_a_page_of_its_own(
-    docs_site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(docs_site.divided.DIVIDED, "A.md", {"B b": "B.md"})
-    text = "# A\n\n## B b\n\n```sh\n## no heading\n```\n\n### D\n\n## C\n"
-    assert dict(docs_site.divided.parts("A.md", text)) == {
-        "A.md": "# A\n\n## C\n\n## Pages of their own\n\n* [B b](B.md)\n",
-        "B.md": "# B b\n\n```sh\n## no heading\n```\n\n## D\n\n",
-    }
-    places = docs_site.divided.anchors("A.md", text)
-    assert (places["b-b"], places["d"], places["c"]) == ("B.md", "B.md", "A.md")
-
-
-def test_links_into_a_divided_page_follow_its_sections(
-    docs_site: SimpleNamespace, pages: dict[str, str]
-):
-    guide = ROOT / "docs" / "GUIDE.md"
-    text = "[a](#install), [b](#faults-on-demand)"
-    assert docs_site.assemble.with_local_links(text, guide.parent, guide) == (
-        "[a](GUIDE.md#install), [b](IN_TESTS.md#faults-on-demand)"
-    )
-    for title, place in docs_site.divided.DIVIDED["GUIDE.md"].items():
-        assert pages[place].startswith(f"# {title}\n")
 
 
 def test_docstrings_become_what_autodoc_reads(docs_site: SimpleNamespace):

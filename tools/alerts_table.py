@@ -16,7 +16,7 @@ class Alert(NamedTuple):
 
 
 DISK = "see [A full disk](#a-full-disk) and [Replacing a disk](#replacing-a-disk)"
-HALTED = "see [Halted replicas](GUIDE.md#run-a-broker): `/ready` and the log say which and why"
+HALTED = "see [Halted replicas](RUNNING.md#halted-replicas): `/ready` and the log say which and why"
 
 ALERTS = (
     Alert(
@@ -89,12 +89,12 @@ ALERTS = (
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "above 0",
         "`fencepost transactions` finds the transaction; read_committed consumers wait for it"
-        " ([Transactions](GUIDE.md#transactions))",
+        " ([Transactions](COMMANDS.md#transactions))",
     ),
     Alert(
         "fencepost_transactions_with_refused_markers",
         "above 0",
-        "the log names partition and error; see [Transactions](GUIDE.md#transactions)",
+        "the log names partition and error; see [Transactions](COMMANDS.md#transactions)",
     ),
     Alert(
         "fencepost_connections_refused_total",

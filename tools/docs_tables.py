@@ -128,7 +128,7 @@ def read_keys() -> frozenset[str]:
     topic_keys = {
         name
         for name, definition in TOPIC_CONFIGS.items()
-        if definition.attribute in attributes or name in texts
+        if definition.attribute in attributes or {definition.attribute, name} & texts
     }
     synonyms = {synonym.key for name in topic_keys for synonym in TOPIC_CONFIGS[name].synonyms}
     return frozenset(topic_keys | synonyms | (BROKER_CONFIGS.keys() & texts) | FIXED)

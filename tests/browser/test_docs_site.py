@@ -58,7 +58,7 @@ def test_no_table_and_no_figure_is_cut(site: Path, chromium: Any, width: int):
 
 @pytest.mark.parametrize(
     ("words", "page_found"),
-    [("current_leader_epoch", "reference/apis/fetch.html"), ("testcontainers", "IN_TESTS.html")],
+    [("current_leader_epoch", "reference/apis/fetch.html"), ("testcontainers", "FIXTURES.html")],
 )
 def test_the_search_finds(site: Path, chromium: Any, words: str, page_found: str):
     page = chromium.new_page()

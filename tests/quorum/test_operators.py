@@ -1,4 +1,4 @@
-"""What an operator does as the guide says: raise a feature, replace lost disks."""
+"""What an operator does as docs/NODES.md says: raise a feature, replace lost disks."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs_site import api_pages, divided, error_page, python_pages, record_pages
+from docs_site import api_pages, error_page, python_pages, record_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -45,9 +44,8 @@ BELOW_OTHERS = ("reference/records/fetch-quorum-records",)
 def source_pages() -> Iterator[tuple[str, str]]:
     """Path and text of every page of the site."""
     for path in hand_written():
-        for place, part in divided.parts(place_of(path), path.read_text()):
-            text = with_local_links(part, path.parent, path)
-            yield place, with_contents(text) if place == START else text
+        place, text = place_of(path), with_local_links(path.read_text(), path.parent)
+        yield place, with_contents(text) if place == START else text
     yield from generated_pages()
 
 
@@ -84,40 +82,26 @@ def place_of(path: Path) -> str:
     return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()
 
 
-def with_local_links(text: str, folder: Path, page: Path | None = None) -> str:
-    """The links of a page in `folder` as the site needs them; what is not on it is only named.
-
-    `page` is given where text is of a page, whose own headings may be on several of the site's.
-    """
+def with_local_links(text: str, folder: Path) -> str:
+    """The links of a page in `folder` as the site needs them; what is not on it is only named."""
     here = place_of(folder)
     pages = set(hand_written())
 
     def rewrite(match: re.Match[str]) -> str:
         label, name, anchor = match[1], match[2], match[3] or ""
-        target = (folder / name).resolve() if name else page
-        if target is None:
+        if not name:
             return match[0]
+        target = (folder / name).resolve()
         if target not in pages:
             return label
-        link = posixpath.relpath(_place_on_site(target, anchor), here)
+        link = posixpath.relpath(place_of(target), here)
         return f"[{_label(label, target)}]({link}{anchor})"
 
     return LINK.sub(rewrite, text).replace("](docs/", "](")
 
 
-def _place_on_site(page: Path, anchor: str) -> str:
-    return _places_of_anchors(page).get(anchor.removeprefix("#"), place_of(page))
-
-
-@functools.cache
-def _places_of_anchors(page: Path) -> dict[str, str]:
-    """Where the headings of a page are that is several on the site."""
-    place = place_of(page)
-    return divided.anchors(place, page.read_text()) if place in divided.DIVIDED else {}
-
-
 def _label(text: str, page: Path) -> str:
-    """A link by the name of a page's file has the page's title: `GUIDE.md` becomes Guide."""
+    """A link by the name of a page's file has the page's title: `FORMATS.md` becomes Files."""
     if text.removeprefix("docs/").removesuffix(".md") != page.stem or page.stem == "README":
         return text
     return page.read_text().split("\n", 1)[0].removeprefix("# ")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NODES_MAX = 100
 EXAMPLES = """\
 Everything listens on 127.0.0.1 only. The control port takes JSON over HTTP; GET / shows what there
-is. The Guide ("In your tests") lists what can be asked.
+is. docs/FAULTS.md lists what can be asked.
 
 examples:
   fencepost testing cluster --brokers 3 --control-port 8090

@@ -464,7 +464,7 @@ def without_leader(seen: dict) -> Any:
 
 
 def what_was_deleted(seen: dict) -> Any:
-    """Nothing, if the group does not exist: Kafka keeps one that never had a generation (GUIDE)."""
+    """Nothing, if the group does not exist: Kafka keeps one that never had a generation."""
     errors = [one["error_code"] for topic in seen["topics"] for one in topic["partitions"]]
     if seen["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND or (errors and all(errors)):
         return "nothing"
