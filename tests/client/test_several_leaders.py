@@ -127,7 +127,7 @@ class Face(ABC):
     def held(self) -> dict[int, Any]:
         """The requests that leaders hold."""
         if isinstance(self.core, ShareConsumerCore):
-            sessions = self.core._sessions.items()
+            sessions = self.core._sessions._open.items()
             return {node: one.pending.begun for node, one in sessions if one.pending}
         return {node: one.begun for node, one in self.core._fetches._in_flight.items()}
 
@@ -501,7 +501,7 @@ def test_shared_records_are_accepted_and_come_once(make_share, brokers, topic):
         if not isinstance(committed, dict):
             committed = reader.run(committed)
         assert set(committed.values()) | set(told) == {None}
-        assert not any(one.has_to_send for one in reader.core._sessions.values())
+        assert not any(one.has_to_send for one in reader.core._sessions._open.values())
         group = reader.settings["group_id"]
     with make_share(group_id=group) as other:
         produce(brokers, topic, 1, b"last")
@@ -548,7 +548,7 @@ def test_a_shared_poll_that_is_cancelled_loses_nothing(brokers, topic):
     async def cancelled(consumer: AsyncShareConsumer) -> None:
         task = asyncio.create_task(consumer.poll(60_000))
         while True:
-            pending = [one.pending for one in consumer._sessions.values()]
+            pending = [one.pending for one in consumer._sessions._open.values()]
             if all(one is not None and one.max_wait_ms > 1_000 for one in pending):
                 break  # those of the polls before have come back
             await asyncio.sleep(0.005)
@@ -560,12 +560,12 @@ def test_a_shared_poll_that_is_cancelled_loses_nothing(brokers, topic):
         produce(brokers, topic, 0, b"first")
         assert reader.read(1) == [b"first"]
         reader.run(cancelled(reader.core))
-        sessions = dict(reader.core._sessions)
+        sessions = dict(reader.core._sessions._open)
         assert len(reader.held()) == PARTITIONS
         for partition in range(PARTITIONS):
             produce(brokers, topic, partition, b"%d" % partition)
         assert reader.read(PARTITIONS) == [b"0", b"1", b"2"]
-        assert reader.core._sessions == sessions, "none is lost"
+        assert reader.core._sessions._open == sessions, "none is lost"
 
 
 class Carrying(Share):
@@ -602,7 +602,7 @@ def test_a_commit_says_what_became_of_acknowledgements_on_their_way(brokers, top
 
 def test_acknowledgements_on_their_way_fail_with_their_connection(brokers, topic):
     with Carrying(brokers, topic) as reader:
-        sessions = list(reader.core._sessions.values())
+        sessions = list(reader.core._sessions._open.values())
         carrying = [one for one in sessions if one.pending and one.pending.sent]
         for session in carrying:
             session.connection.close()
@@ -615,12 +615,13 @@ def test_records_whose_lock_has_run_out_are_not_handed_out(brokers, topic):
     with Share(brokers.bootstrap_servers, topic) as reader:
         produce(brokers, topic, 0, b"a")
         assert reader.read(1) == [b"a"]
-        (session,) = [one for one in reader.core._sessions.values() if one.outstanding()]
+        (session,) = [one for one in reader.core._sessions._open.values() if one.outstanding()]
         where, topic_id = TopicPartition(topic, 0), Uuid.ZERO
-        arrived = Arrived(session, where, topic_id, [], lapsed_at_ms=now_ms() + 60_000)
         record = ShareRecord(topic, 0, 7, 0, 0, None, b"late", (), 1)
-        reader.core._arrived = [arrived._replace(records=[record], lapsed_at_ms=now_ms() - 1)]
-        assert reader.core._hand_out() == []
-        reader.core._arrived = [arrived._replace(records=[record])]
-        assert reader.core._hand_out() == [record]
+        late = Arrived(session, where, topic_id, [record], lapsed_at_ms=now_ms() - 1)
+        sessions = reader.core._sessions
+        sessions._arrived = [late]
+        assert sessions._hand_out() == []
+        sessions._arrived = [late._replace(lapsed_at_ms=now_ms() + 60_000)]
+        assert sessions._hand_out() == [record]
         session.delivered.clear()
