@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.security import acls, logins, quotas_beside  # noqa: E402 - the benchmarks are no package
+from benchmarks.security import acls, logins, quotas_beside  # noqa: E402 - no package
 
 
 def cells(table: str) -> list[list[str]]:
