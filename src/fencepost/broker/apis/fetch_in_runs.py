@@ -37,8 +37,8 @@ from fencepost.broker.apis.fetch_from_bytes import (
     read_records,
 )
 from fencepost.broker.net.pending_request import Buffer
-from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
-from fencepost.broker.net.run_taker import RunConnection, client_id_in
+from fencepost.broker.net.request_metrics import ApiMetrics, timed_weight
+from fencepost.broker.net.run_taker import RunClient, RunConnection, client_id_in
 from fencepost.log.page_cache import NotCachedError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.fetch import FetchContext, FetchWanted
@@ -62,17 +62,6 @@ _FRAME_HEAD: Final = Struct(">i4xi")
 def fetch_in_runs(*, parts: FetchParts) -> FetchInRuns | None:
     """What takes runs of Fetch requests; None without the compiled module."""
     return None if backend.fetch_kernel is None else FetchInRuns(parts)
-
-
-class _Consumer:
-    """The client of a run, to ask about."""
-
-    api_name = "Fetch"
-
-    def __init__(self, connection: RunConnection) -> None:
-        self.principal = connection.principal
-        self.client_host = connection.client_host
-        self.listener_name = connection.listener_name
 
 
 class FetchInRuns:
@@ -128,7 +117,7 @@ class FetchInRuns:
     def _finder(self, connection: RunConnection, version: int) -> Callable[[], Find]:
         """What gives what finds the partitions of a request."""
         partitions, by_id = self._parts.partitions, version >= TOPIC_IDS_FROM
-        return partial(partitions.finder, _Consumer(connection), READ_TOPIC, by_id=by_id)
+        return partial(partitions.finder, RunClient(connection, "Fetch"), READ_TOPIC, by_id=by_id)
 
     def _count(self, api: ApiMetrics, version: int, arrived_s: float, began_s: float) -> None:
         """Count the run that was taken; each of its requests has taken the same time."""
@@ -138,10 +127,8 @@ class FetchInRuns:
         api.asked(requests, version, runs.frame_bytes)
         api.answered_without_errors(requests, runs.answer_bytes)
         for one in range(number + 1, number + 1 + requests):
-            if one <= ALL_TIMED_UP_TO:
-                api.done(times_s, 1)
-            elif one % TIMED_ONE_IN == 0:
-                api.done(times_s, TIMED_ONE_IN)
+            if weight := timed_weight(one):
+                api.done(times_s, weight)
 
     # -- what only some requests need ----------------------------------------------------------
 

@@ -23,7 +23,7 @@ from fencepost.broker.apis.produce_partitions import find_partition
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
-from fencepost.broker.net.run_taker import RunConnection, client_id_in
+from fencepost.broker.net.run_taker import RunClient, RunConnection, client_id_in
 from fencepost.machines.session import Principal
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.requests.access import PartitionAccess
@@ -42,17 +42,6 @@ def produce_in_blocks(
     if backend.produce_kernel is None:
         return None
     return ProduceInBlocks(appends, metadata, partitions)
-
-
-class _Producer:
-    """The client of a run, to ask about."""
-
-    api_name = "Produce"
-
-    def __init__(self, connection: RunConnection) -> None:
-        self.principal = connection.principal
-        self.client_host = connection.client_host
-        self.listener_name = connection.listener_name
 
 
 class ProduceInBlocks:
@@ -153,7 +142,7 @@ class ProduceInBlocks:
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
         assert self._connection is not None, "it is called by `take`"
-        producer = _Producer(self._connection)
+        producer = RunClient(self._connection, "Produce")
         hosted = find_partition(self._partitions, producer, is_by_id, topic, index)
         if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None

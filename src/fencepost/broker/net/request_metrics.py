@@ -44,6 +44,15 @@ TIMED_ONE_IN: Final = 7
 ERROR_FIELD: Final = "error_code"
 NONE: Final = 0
 
+
+def timed_weight(number: int) -> int:
+    """How many requests the time of the one with this number in its second stands for; 0: its time
+    is not taken."""
+    if number <= ALL_TIMED_UP_TO:
+        return 1
+    return 0 if number % TIMED_ONE_IN else TIMED_ONE_IN
+
+
 CountErrors = Callable[[Any, "Counter[int]"], int]
 """Counts the errors in a struct, and says how many there are."""
 
@@ -177,7 +186,8 @@ class RequestMetrics:
         api, arrived_s = self.of(route), connection.arrived_s
         number = api.number_before(arrived_s) + 1
         api.asked(1, api_version, frame_size_bytes)
-        if number > ALL_TIMED_UP_TO and number % TIMED_ONE_IN:
+        weight = timed_weight(number)
+        if not weight:
             counted = _Counted(
                 connection, route, api_version, correlation_id, client_id, frame_size_bytes
             )
@@ -185,7 +195,7 @@ class RequestMetrics:
             return counted
         timed = _Timed(connection, route, api_version, correlation_id, client_id, frame_size_bytes)
         timed.api = api
-        timed.weight = 1 if number <= ALL_TIMED_UP_TO else TIMED_ONE_IN
+        timed.weight = weight
         timed.arrived_s = arrived_s
         timed.began_s = timed.handled_s = timed.answered_s = timed.sending_s = 0.0
         return timed

@@ -135,6 +135,16 @@ class RunConnection(Protocol):
         ...
 
 
+class RunClient:
+    """The client of a run, about which an authorizer is asked."""
+
+    def __init__(self, connection: RunConnection, api_name: str) -> None:
+        self.principal = connection.principal
+        self.client_host = connection.client_host
+        self.listener_name = connection.listener_name
+        self.api_name = api_name
+
+
 class RunTaker(Protocol):
     """Takes runs of requests of one route; see the module docstring."""
 
