@@ -37,6 +37,19 @@ ASK_TIMEOUT_S: Final = 10.0
 LOG_TAIL_BYTES: Final = 8192
 
 
+def state_of_master(address: str) -> dict[str, Any]:
+    """What a master says of itself at the address of its JSON. OSError, also while it starts: its
+    port is open before its pages are there, which come one after the other, and until that of
+    JSON has come, the one at "/" answers for it with HTML."""
+    with urllib.request.urlopen(address, timeout=ASK_TIMEOUT_S) as answer:
+        text = answer.read()
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ConnectionError(f"{address} does not answer with JSON yet") from error
+    return found
+
+
 class _Daemon:
     """One master or worker."""
 
@@ -164,11 +177,9 @@ class SparkStandalone:
             time.sleep(POLL_S)
 
     def state(self) -> dict[str, Any]:
-        """What the master says of itself: `workers`, `activeapps` and so on. OSError."""
-        address = f"http://{HOST}:{self._ui_port}/json/"
-        with urllib.request.urlopen(address, timeout=ASK_TIMEOUT_S) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+        """What the master says of itself: `workers`, `activeapps` and so on. OSError, also while
+        the master starts."""
+        return state_of_master(f"http://{HOST}:{self._ui_port}/json/")
 
     @property
     def executor_processes(self) -> list[int]:
