@@ -24,6 +24,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 CONNECTIONS = 8
+MEMBERS_OF_CONNECTION_MAX = 500
+"""A member has one heartbeat in flight, and a connection has only so many of them."""
 VERSION = 1
 PATIENCE_S = 120.0
 REJOINED_AFTER = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH))
@@ -122,7 +124,7 @@ class Crowd:
         """Open the connections to the one broker at `servers`, which coordinates all groups."""
         host, _, port = servers.rpartition(":")
         config = ClientConfig(bootstrap_servers=servers)
-        for _ in range(CONNECTIONS):
+        for _ in range(max(CONNECTIONS, len(self.members) // MEMBERS_OF_CONNECTION_MAX)):
             self.connections.append(await AsyncConnection.open(config, host, int(port)))
 
     def close(self) -> None:
@@ -148,7 +150,7 @@ class Crowd:
                     if task.done():
                         task.result()
                 assert time.monotonic() - began < PATIENCE_S, "members do not get there"
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(max(0.005, len(self.members) * 1e-5))
             return Reached(time.monotonic() - began, self.heartbeats - before)
         finally:
             for task in tasks:
