@@ -48,7 +48,9 @@ class Consumed(NamedTuple):
 def fill(servers: str, topic: str, partitions: int, records: int) -> int:
     """Produce so many records, spread over the partitions; how many there are."""
     host, _, port = servers.rpartition(":")
-    batch = build_batch([(None, VALUE)] * BATCH, timestamp_ms=1)
+    # Records of long ago would be deleted by the first check of retention, half a minute after the
+    # broker's start.
+    batch = build_batch([(None, VALUE)] * BATCH, timestamp_ms=int(time.time() * 1000))
     made = 0
     with Connection(host, int(port)) as connection:
         while made < records:
