@@ -163,9 +163,9 @@ class Crowd:
         return await self.beat_until(lambda: time.monotonic() >= ends)
 
     async def leave(self, member: Member) -> None:
-        """Take a member out of the group."""
+        """Take a member out of the group, unless its session is over by now."""
         answer = await self.connections[0].request(member.leaving(), VERSION)
-        if answer.error_code:
+        if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
             raise ClientError("a member cannot leave", code=answer.error_code)
         self.members.remove(member)
 
