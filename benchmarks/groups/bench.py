@@ -46,6 +46,8 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
+CREATED_AT_ONCE = 5_000
+"""Partitions: Apache Kafka's controller refuses a request that makes more than 10,000 records."""
 SHARE_PARTITIONS = 8
 GROUP, SET = 32, 0
 """Kafka's numbers for the configs of a group, and for setting one."""
@@ -107,8 +109,11 @@ def create_topic(peer: peers.Peer, partitions: int) -> str:
     """A topic with a name of its own."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with Client(peer.bootstrap) as client:
-        Admin(client).create_topic(name, partitions)
-        Admin(client).wait_for_topic(name)
+        admin = Admin(client)
+        admin.create_topic(name, min(partitions, CREATED_AT_ONCE))
+        admin.wait_for_topic(name)
+        for count in range(CREATED_AT_ONCE, partitions, CREATED_AT_ONCE):
+            admin.create_partitions(name, min(partitions, count + CREATED_AT_ONCE))
         client.coordinator(name)  # the first request for one creates the topic of groups
     return name
 
