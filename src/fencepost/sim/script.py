@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from fencepost.sim.by_hand import ByHand
@@ -152,6 +153,11 @@ class Script:
             yield f"  {line}".rstrip()
 
     # -- for commands --------------------------------------------------------------------------
+
+    def expect(self, name: str) -> Callable[[str], None]:
+        """Have `outcomes` say that this waits, until the function returned is given its outcome."""
+        self.outcomes[name] = "waits"
+        return partial(self.outcomes.__setitem__, name)
 
     def flights(self) -> list[Event]:
         """The messages on their way, those that were sent first first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -18,8 +19,7 @@ from fencepost.sim.disk_snapshots import DiskSnapshot
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Violation
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_table import command, node_of, options_of
-from fencepost.sim.workload import Asked
+from fencepost.sim.script_table import answer_to, command, node_of, options_of
 from fencepost.wire.errors import ErrorCode
 
 _WAIT_MOST_MS = 3_600_000
@@ -245,22 +245,19 @@ def power_loss(script: Script, words: list[str]) -> None:
 @command
 def die_writing(script: Script, words: list[str]) -> None:
     """`die-writing N FILE`: N loses power as soon as it renames a new FILE into place."""
-    node, name = node_of(script, words[0]), words[1]
-
-    def fault(operation: str, path: str, count: int) -> OSError | None:
-        if operation == "rename" and name in path:
-            node.disk.fault = None
-            raise Crash(f"writing {path}")
-        return None
-
-    node.disk.fault = fault
+    _lose_power_before(script, words[0], "rename", words[1])
 
 
 @command
 def die_at(script: Script, words: list[str]) -> None:
     """`die-at N OPERATION FILE`: N loses power just before the next such operation (see `refuse`)
     on a file with that in its path."""
-    node, operation, name = node_of(script, words[0]), words[1], words[2]
+    _lose_power_before(script, words[0], words[1], words[2])
+
+
+def _lose_power_before(script: Script, word: str, operation: str, name: str) -> None:
+    """Before the next such operation on a file with `name` in its path."""
+    node = node_of(script, word)
 
     def fault(done: str, path: str, count: int) -> OSError | None:
         if done == operation and name in path:
@@ -416,13 +413,13 @@ def append(script: Script, words: list[str]) -> None:
     `outcomes`."""
     node = node_of(script, words[0])
     for name in words[1:]:
+        say = script.expect(name)
 
-        def told(outcome: AppendOutcome, name: str = name) -> None:
+        def appended(outcome: AppendOutcome, say: Callable[[str], None] = say) -> None:
             at = f" at {outcome.base_offset}" if outcome.base_offset >= 0 else ""
-            script.outcomes[name] = f"{ErrorCode(outcome.error).name}{at}"
+            say(f"{ErrorCode(outcome.error).name}{at}")
 
-        script.outcomes[name] = "waits"
-        script.hand.append(node.id, name, told)
+        script.hand.append(node.id, name, appended)
 
 
 @command
@@ -431,16 +428,8 @@ def write(script: Script, words: list[str]) -> None:
     unregister=ID): ask N's controller; see `outcomes`. Topics want a broker that is registered and
     unfenced."""
     node = node_of(script, words[0])
-    workload = script.world.workload
     for kind, name in options_of(words[1:]).items():
-        key = f"{kind} {name}"
-        script.outcomes[key] = "waits"
-
-        def told(asked: Asked, key: str = key) -> None:
-            assert asked.error is not None, "it is told when it is known"
-            script.outcomes[key] = asked.said()
-
-        workload.ask(node, kind, name, told)
+        script.world.workload.ask(node, kind, name, answer_to(script, f"{kind} {name}"))
 
 
 @command

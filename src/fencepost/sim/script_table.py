@@ -7,10 +7,15 @@ prints, if any. Its docstring says how it is written and what it does. To add on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from fencepost.sim.clients.client import Client
 from fencepost.sim.node import SimNode
 from fencepost.sim.script import Script, ScriptError
+from fencepost.sim.workload import Asked
+
+T = TypeVar("T")
 
 Run = Callable[[Script, list[str]], Iterable[str] | None]
 
@@ -54,3 +59,24 @@ def node_of(script: Script, word: str) -> SimNode:
         return script.world.nodes[int(word)]
     except (ValueError, KeyError):
         raise ScriptError(f"{word} is no node") from None
+
+
+def client_of(clients: Sequence[T], word: str, what: str) -> T:
+    """The client that a word such as `p2` names by its place among those of its kind, from 1 on;
+    ScriptError, which says that the word is no such thing."""
+    number = word[1:]
+    if not number.isdecimal() or not 1 <= int(number) <= len(clients):
+        raise ScriptError(f"{word} {what}")
+    return clients[int(number) - 1]
+
+
+def act_as(script: Script, client: Client, name: str, act: Callable[[], None]) -> None:
+    """Have a client do something, and `outcomes` say under `name` what becomes of it."""
+    client.on_outcome = script.expect(name)
+    script.world.guard(act, None)
+
+
+def answer_to(script: Script, name: str) -> Callable[[Asked], None]:
+    """What a request to a controller calls with its answer, for `outcomes` to say it."""
+    say = script.expect(name)
+    return lambda asked: say(asked.said())

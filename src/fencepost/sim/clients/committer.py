@@ -8,7 +8,6 @@ is what the log says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,8 +47,6 @@ class Committer(GroupClient):
         self.fetched = 0
         self._unread: dict[PartitionKey, None] = {}
         self._next_offset = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of a commit or a fetch."""
 
     @property
     def is_idle(self) -> bool:

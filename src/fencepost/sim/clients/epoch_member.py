@@ -70,8 +70,6 @@ class EpochMember(GroupClient):
         self._says_all = True
         self._subscribed: list[str] = []
         self._commits = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of what it asked for."""
         self._rests = 0
 
     @property

@@ -74,8 +74,6 @@ class Member(GroupClient):
         self.committed = 0
         self._waits = False
         self._commits = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of what it asked for."""
 
     @property
     def is_idle(self) -> bool:

@@ -112,8 +112,6 @@ class Transactor(Client):
         self._keys = Keys(world, client_id)
         self._number = 0
         self._offset = client_id * 1_000_000
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of what it was made to do."""
         self.restart()
 
     def restart(self) -> None:
