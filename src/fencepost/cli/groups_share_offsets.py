@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import UsageError
-from fencepost.cli.groups_offsets import named_offsets, partitions_of, require_group, require_kind
+from fencepost.cli.groups_offsets import (
+    add_to_option,
+    named_offsets,
+    partitions_of,
+    require_group,
+    require_kind,
+)
 from fencepost.cli.output import print_result, print_views
+from fencepost.cli.partition_words import add_topic_option
 from fencepost.client.errors import BrokerError
 from fencepost.wire.errors import ErrorCode
 
@@ -24,19 +31,8 @@ def add_share_offsets(actions: Any) -> None:
         "share-offsets", help="start offsets and lag of a share group; --to sets them"
     )
     showing.add_argument("group")
-    showing.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME[:N,N]",
-        help="only this topic, or these partitions of it (repeatable)",
-    )
-    showing.add_argument(
-        "--to",
-        metavar="WHERE",
-        help="earliest, latest, current, an offset, @MILLISECONDS, or a time like"
-        " 2026-01-31T12:00:00 (UTC): the first record since",
-    )
+    add_topic_option(showing)
+    add_to_option(showing)
     showing.add_argument("--dry-run", action="store_true", help="say what would be set")
     finish_cluster_command(showing, share_offsets)
 
