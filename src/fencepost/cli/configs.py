@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import add_cluster_options, command, config_hint, open_cluster
+from fencepost.cli.cluster_options import command, config_hint, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import add_json_option, print_result, print_views
+from fencepost.cli.output import print_result, print_views
 from fencepost.cli.topic_default_notes import KEYS as TOPIC_DEFAULTS, topic_default_notes
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
         const="",
         help="configs of all brokers, which a broker's own ones override",
     )
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(parser, run)
 
 
 def _resource(arguments: argparse.Namespace) -> tuple[int, str]:

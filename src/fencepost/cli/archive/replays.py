@@ -8,16 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import (
-    bootstrap_servers,
-    client_config,
-    command,
-    given_properties,
-    open_cluster,
-)
+from fencepost.cli.cluster_options import client_config, command, open_cluster
 from fencepost.cli.failures import as_input_errors
 from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
+from fencepost.cli.spark_query import kafka_options
 from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.rates import ContinuedPartition, ReplayedRecords, TranslatedOffset
 
@@ -31,9 +26,7 @@ OFFSET_COLUMNS = (
 
 def _written_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the sink that a replay writes with."""
-    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    return options | {
-        "kafka.bootstrap.servers": bootstrap_servers(arguments),
+    return kafka_options(arguments) | {
         "topic": arguments.to,
         "deliveryGuarantee": "exactly-once",
         "keepTimestamps": "true",

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties, open_cluster
+from fencepost.cli.cluster_options import command, open_cluster
 from fencepost.cli.failures import as_input_errors
 from fencepost.cli.output import print_json, print_table_of
+from fencepost.cli.spark_query import kafka_options
 from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.archive import (
     ArchivedDate,
@@ -58,10 +59,8 @@ def verify(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace, spark: Any, layout: Any) -> list[Compared]:
     from fencepost.spark.archive.comparing import compare
 
-    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     with open_cluster(arguments) as cluster:
-        return compare(spark, layout, source, cluster)
+        return compare(spark, layout, kafka_options(arguments), cluster)
 
 
 def _print(arguments: argparse.Namespace, found: Status, compared: list[Compared] | None) -> None:
