@@ -47,7 +47,7 @@ class BadDisk(Fault):
             if done != operation:
                 return None
             node.disk.fault = None
-            self.later(10_000, lambda: None if node.is_up else node.start())
+            self.restart_later(node)
             return OSError(number, "the simulated disk refuses", path)
 
         node.disk.fault = fault
