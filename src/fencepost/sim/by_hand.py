@@ -306,13 +306,9 @@ class ByHand:
         node = self.node(node_id)
         node.is_excused = True
 
-        def fault(done: str, of: str, count: int) -> OSError | None:
-            if done != operation or path not in of:
-                return None
-            node.disk.fault = None
-            return OSError(errno.EIO, "the simulated disk refuses", of)
-
-        node.disk.fault = fault
+        node.disk.at_next(
+            operation, path, lambda of: OSError(errno.EIO, "the simulated disk refuses", of)
+        )
 
     # -- asking --------------------------------------------------------------------------------
 

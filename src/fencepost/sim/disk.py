@@ -167,6 +167,18 @@ class SimDisk:
                     half()
                 raise error
 
+    def at_next(self, operation: str, name: str, act: Callable[[str], OSError | None]) -> None:
+        """At the next such operation on a file with `name` in its path, and not again, raise the
+        error that `act` returns for the path."""
+
+        def fault(done: str, path: str, count: int) -> OSError | None:
+            if done != operation or name not in path:
+                return None
+            self.fault = None
+            return act(path)
+
+        self.fault = fault
+
     def maybe_crash(self) -> None:
         """Raise Crash when the operation that is being done is the chosen one."""
         if self.crash_at is not None and self.changes >= self.crash_at:

@@ -257,15 +257,11 @@ def die_at(script: Script, words: list[str]) -> None:
 
 def _lose_power_before(script: Script, word: str, operation: str, name: str) -> None:
     """Before the next such operation on a file with `name` in its path."""
-    node = node_of(script, word)
 
-    def fault(done: str, path: str, count: int) -> OSError | None:
-        if done == operation and name in path:
-            node.disk.fault = None
-            raise Crash(f"before {operation} of {path}")
-        return None
+    def crash(path: str) -> OSError:
+        raise Crash(f"before {operation} of {path}")
 
-    node.disk.fault = fault
+    node_of(script, word).disk.at_next(operation, name, crash)
 
 
 @command
