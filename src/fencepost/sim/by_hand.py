@@ -4,7 +4,7 @@ Everything that may happen next lies open: messages on their way, flushes that w
 timers that are armed. Nothing takes time but waiting for a timer. The nodes, their disks and the
 checks are those of every world; a check that is not pleased raises `Violation`.
 
-The language of scenarios (`script_commands.py`) is this class in words.
+The language of scenarios (`script_*.py`) is this class in words.
 """
 
 from __future__ import annotations

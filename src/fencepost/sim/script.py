@@ -14,7 +14,7 @@ followed by the nodes that look different now and the messages that are new on t
 reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has three batches, all of
 epoch 1, of which two are on its disk. A log that begins behind a snapshot shows it: `[<40 2 | 3]`.
 
-Commands are in `script_commands.py`; docs/SIMULATOR.md has them in a table.
+Commands are in `script_*.py`; docs/SIMULATOR.md has them in a table.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def commands() -> dict[str, Any]:
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
     for kind in (
         "commands",
+        "trouble",
+        "asking",
         "voters",
         "brokers",
         "transactions",

@@ -8,14 +8,18 @@ prints, if any. Its docstring says how it is written and what it does. To add on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from fencepost.sim.by_hand import MESSAGES
 from fencepost.sim.clients.client import Client
 from fencepost.sim.node import SimNode
+from fencepost.sim.queue import Event
 from fencepost.sim.script import Script, ScriptError
 from fencepost.sim.workload import Asked
 
 T = TypeVar("T")
+HELD_US: Final = 1 << 60
+"""A time that never comes: when what is held arrives by itself."""
 
 Run = Callable[[Script, list[str]], Iterable[str] | None]
 
@@ -51,6 +55,15 @@ def keys_of(word: str) -> list[bytes]:
         ]
     except ValueError:
         raise ScriptError(f"{word} are no keys") from None
+
+
+def way_of(event: Event) -> str:
+    """The way of a message, `A->B`; none of what is no message."""
+    if event.kind not in MESSAGES:
+        return ""
+    call = event.about
+    a, b = call.source.id, call.target.id
+    return f"{a}->{b}" if event.kind == "request" else f"{b}->{a}"
 
 
 def node_of(script: Script, word: str) -> SimNode:
