@@ -42,7 +42,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost acls`."""
     parser = subparsers.add_parser(
         "acls",
-        help="who may do what: list, add and remove rules",
         description="Access control lists: who may do what.",
         epilog=EXAMPLES,
     )

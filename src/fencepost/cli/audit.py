@@ -51,7 +51,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost audit`."""
     parser = subparsers.add_parser(
         "audit",
-        help="check all replicas' log directories, and that they agree, with Spark",
         description="Check all replicas' log directories, and that they agree, with Spark.",
         epilog=EPILOG,
     )

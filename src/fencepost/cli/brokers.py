@@ -45,7 +45,6 @@ def register(subparsers: Any) -> None:
 
     parser = subparsers.add_parser(
         "brokers",
-        help="list, describe, decommission and unregister brokers",
         description="The brokers of a cluster.",
         epilog=EXAMPLES,
     )

@@ -30,7 +30,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost configs`."""
     parser = subparsers.add_parser(
         "configs",
-        help="see and change configs of topics, groups and brokers",
         description="See and change configs of topics, groups and brokers.",
         epilog=EXAMPLES,
     )

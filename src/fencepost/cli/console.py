@@ -45,7 +45,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost console`."""
     parser = subparsers.add_parser(
         "console",
-        help="pages about a cluster in the browser, or one of them as text",
         description="Show a cluster in the browser. Without --once it serves until interrupted.",
         epilog=EXAMPLES,
     )

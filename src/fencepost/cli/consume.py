@@ -62,7 +62,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost consume`."""
     parser = subparsers.add_parser(
         "consume",
-        help="print records of topics",
         description="Print records of topics.",
         epilog=EPILOG,
     )

@@ -35,7 +35,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost delete-records`."""
     parser = subparsers.add_parser(
         "delete-records",
-        help="delete the oldest records of partitions, up to an offset",
         description="Delete the oldest records of partitions, up to an offset.",
         epilog=EXAMPLES,
     )

@@ -26,7 +26,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost elect`."""
     parser = subparsers.add_parser(
         "elect",
-        help="elect leaders of partitions now: preferred or unclean",
         description="Elect leaders of partitions now.",
         epilog=EXAMPLES,
     )

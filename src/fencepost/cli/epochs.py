@@ -38,7 +38,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost epochs`."""
     parser = subparsers.add_parser(
         "epochs",
-        help="the leader epochs of every replica's log, and where logs diverge",
         description="The leader epochs of every replica's log, and where logs diverge.",
         epilog=EPILOG,
     )

@@ -48,7 +48,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost format`."""
     parser = subparsers.add_parser(
         "format",
-        help="make a node's directories ready for its first start",
         description="Make a node's directories ready for its first start.",
         epilog=EPILOG,
     )

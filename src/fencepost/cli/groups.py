@@ -50,7 +50,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost groups`."""
     parser = subparsers.add_parser(
         "groups",
-        help="list, describe and delete groups, see and set their offsets",
         description="Groups: classic, consumer, share and streams ones.",
         epilog=EXAMPLES,
     )

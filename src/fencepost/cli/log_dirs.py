@@ -28,7 +28,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost log-dirs`."""
     parser = subparsers.add_parser(
         "log-dirs",
-        help="log directories of brokers: what is in them, moving replicas between them",
         description="Log directories of brokers.",
         epilog=EXAMPLES,
     )

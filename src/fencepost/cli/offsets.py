@@ -47,7 +47,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost offsets`."""
     parser = subparsers.add_parser(
         "offsets",
-        help="where partitions begin and end, or which offset a time has",
         description="Where partitions begin and end, or which offset a time has.",
         epilog=EXAMPLES,
     )

@@ -57,7 +57,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost perf`."""
     parser = subparsers.add_parser(
         "perf",
-        help="measure how fast records are written, read, and both",
         description="Measure how fast records are written, read, and both.",
         epilog=EXAMPLES,
     )

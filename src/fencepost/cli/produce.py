@@ -62,7 +62,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost produce`."""
     parser = subparsers.add_parser(
         "produce",
-        help="write lines of text or JSON to a topic",
         description="Write records to a topic, idempotently and with acks=all.",
         epilog=EPILOG,
     )

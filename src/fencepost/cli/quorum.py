@@ -50,7 +50,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost quorum`."""
     parser = subparsers.add_parser(
         "quorum",
-        help="the metadata quorum: describe it, add and remove voters",
         description="Look at the metadata quorum and change its voters.",
         epilog=EXAMPLES,
     )

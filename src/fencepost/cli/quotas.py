@@ -40,7 +40,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost quotas`."""
     parser = subparsers.add_parser(
         "quotas",
-        help="how much clients may do: list, set and remove quotas",
         description="Quotas of clients.",
         epilog=EXAMPLES,
     )

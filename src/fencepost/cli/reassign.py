@@ -59,7 +59,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost reassign`."""
     parser = subparsers.add_parser(
         "reassign",
-        help="move partitions to other brokers: plan, execute, verify, cancel, list",
         description="Move partitions to other brokers.",
         epilog=EXAMPLES,
     )

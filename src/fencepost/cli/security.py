@@ -46,7 +46,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost security`."""
     parser = subparsers.add_parser(
         "security",
-        help="what is open to whom, and which rule decides",
         description="What is open to whom, and which rule decides.",
         epilog=EXAMPLES,
     )

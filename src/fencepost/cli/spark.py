@@ -55,7 +55,6 @@ def register(subparsers: Any) -> None:
 
     parser = subparsers.add_parser(
         "spark",
-        help="how far Spark's streaming queries are behind, and their exactly-once sinks",
         description="Streaming queries of Spark, and what they write.",
         epilog=EXAMPLES,
     )

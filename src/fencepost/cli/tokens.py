@@ -42,7 +42,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost tokens`."""
     parser = subparsers.add_parser(
         "tokens",
-        help="delegation tokens: list, create, renew and expire them",
         description="Delegation tokens (KIP-48).",
         epilog=EXAMPLES,
     )

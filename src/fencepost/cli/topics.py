@@ -44,7 +44,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost topics`."""
     parser = subparsers.add_parser(
         "topics",
-        help="list, create, describe, alter and delete topics, try a pattern of names",
         description="Manage topics.",
         epilog=EXAMPLES,
     )

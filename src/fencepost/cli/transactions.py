@@ -54,7 +54,6 @@ def register(subparsers: Any) -> None:
 
     parser = subparsers.add_parser(
         "transactions",
-        help="transactional ids, open transactions, and why readers wait for one",
         description="Transactions.",
         epilog=EXAMPLES,
     )

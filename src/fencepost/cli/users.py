@@ -29,7 +29,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost users`."""
     parser = subparsers.add_parser(
         "users",
-        help="users who log in by SCRAM: list, set and delete them",
         description="Users who log in by SCRAM.",
         epilog=EXAMPLES,
     )

@@ -55,7 +55,6 @@ def register(subparsers: Any) -> None:
     """Add the `demo` command to the command line."""
     parser = subparsers.add_parser(
         "demo",
-        help="real flights through a broker and Spark into tables and a chart",
         description=__doc__,
     )
     parser.add_argument(

@@ -22,7 +22,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost pipeline`."""
     parser = subparsers.add_parser(
         "pipeline",
-        help="a Spark Declarative Pipelines project from topic to tables and back",
         description="Projects for Spark Declarative Pipelines.",
         epilog=EXAMPLES,
     )
