@@ -18,7 +18,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
 )
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_views
@@ -81,7 +81,6 @@ def add_to_option(parser: argparse._ActionsContainer) -> None:
 @command
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
-    from fencepost.client.admin import Admin
     from fencepost.client.lag import ends_of
     from fencepost.views.group_offsets import GroupOffset, PlannedOffset
 
@@ -90,9 +89,8 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         raise UsageError("to set offsets, say --topic or --all-topics")
     if arguments.dry_run and not is_reset:
         raise UsageError("--dry-run goes with --to, --shift-by or --by-duration")
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        wanted = partitions_of(cluster, arguments.topic)
+    with open_admin(arguments) as admin:
+        wanted = partitions_of(admin.cluster, arguments.topic)
         targets = _targets(admin, arguments, wanted) if is_reset else {}
         if is_reset and not arguments.dry_run:
             _set_offsets(admin, arguments.group, targets)
@@ -288,18 +286,16 @@ def _before_now_ms(text: str) -> int:
 @command
 def delete_offsets(arguments: argparse.Namespace) -> int:
     """Forget offsets; a row per partition, exit code 1 unless all are forgotten."""
-    from fencepost.client.admin import Admin
     from fencepost.client.errors import refusal
     from fencepost.client.replicas import Outcome
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         known = {one.name for one in admin.list_topics(include_internal=True)}
         committed = admin.group_offsets(arguments.group)
         chosen: dict[TopicPartition, None] = {}
         for word in arguments.topics:
             if word.partition(":")[0] in known:
-                found = partitions_of(cluster, [word])
+                found = partitions_of(admin.cluster, [word])
             else:  # a topic that was deleted, and of which the group still has offsets
                 found = [one for one in committed if word in (one.topic, f"{one.topic}:{one[1]}")]
             if not found:

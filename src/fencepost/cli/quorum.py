@@ -49,9 +49,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost quorum`."""
     parser = subparsers.add_parser(
-        "quorum",
-        description="Look at the metadata quorum and change its voters.",
-        epilog=EXAMPLES,
+        "quorum", description="Look at the metadata quorum and change its voters.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
 

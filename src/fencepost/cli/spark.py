@@ -54,9 +54,7 @@ def register(subparsers: Any) -> None:
     from fencepost.cli import spark_checkpoint, spark_sinks
 
     parser = subparsers.add_parser(
-        "spark",
-        description="Streaming queries of Spark, and what they write.",
-        epilog=EXAMPLES,
+        "spark", description="Streaming queries of Spark, and what they write.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     spark_sinks.register(actions)

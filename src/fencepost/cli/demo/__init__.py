@@ -53,10 +53,7 @@ class DemoFailedError(RuntimeError):
 
 def register(subparsers: Any) -> None:
     """Add the `demo` command to the command line."""
-    parser = subparsers.add_parser(
-        "demo",
-        description=__doc__,
-    )
+    parser = subparsers.add_parser("demo", description=__doc__)
     parser.add_argument(
         "--dir",
         type=Path,

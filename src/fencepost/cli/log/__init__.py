@@ -18,8 +18,7 @@ from fencepost.cli.log.verify import register_verify
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost log`."""
     parser = subparsers.add_parser(
-        "log",
-        description="Look at files of a data directory; nothing is changed or locked.",
+        "log", description="Look at files of a data directory; nothing is changed or locked."
     )
     actions = add_actions(parser)
     register_dump(actions)
