@@ -87,8 +87,7 @@ def beat_as(script: Script, words: list[str]) -> None:
     def answered(response: Any) -> None:
         say("no answer" if response is None else _said(script, response))
 
-    offsets = sender.offsets_partition()
-    broker_id = None if offsets is None else sender.leader_of(offsets)
+    broker_id = sender.coordinator()
     if broker_id is None:
         raise ScriptError("no broker coordinates the group")
     script.world.guard(lambda: sender.ask(broker_id, request, answered, _NEWEST), None)
