@@ -92,7 +92,9 @@ def compare(title: str, running: list[peers.Peer], case: Case, rounds: int) -> l
     for _ in range(rounds):
         for peer in running:
             found[peer.name].append(case(peer))
-            print(f"    {title}, {peer.name}: {'  '.join(found[peer.name][-1].cells())}", flush=True)
+            print(
+                f"    {title}, {peer.name}: {'  '.join(found[peer.name][-1].cells())}", flush=True
+            )
     medians = {name: median_of(many) for name, many in found.items()}
     rows = [[title, name, *one.cells()] for name, one in medians.items()]
     if len(medians) == 2:
