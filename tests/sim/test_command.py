@@ -156,6 +156,8 @@ def test_what_is_no_ledger_is_told_before_the_search(
         ("voters 1\n> start 1\n> clock 1 +99999999999999999", "a clock is set by"),
         ("voters 1\n> show\n> append 1 a", "node 1 was never started"),
         ("voters 1\n> start 1\n> settle\n> corrupt 1 99", "no batch with offset 99"),
+        ("voters 1 brokers=1\n> producer-id p0 2", "p0 is no producer; there are p1, p2, ..."),
+        ("voters 1 brokers=1\n> producer-id p5 2", "p5 is no producer"),
     ],
 )
 def test_a_story_that_cannot_be(

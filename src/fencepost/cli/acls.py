@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_views
@@ -41,10 +41,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost acls`."""
     parser = subparsers.add_parser(
-        "acls",
-        help="who may do what: list, add and remove rules",
-        description="Access control lists: who may do what.",
-        epilog=EXAMPLES,
+        "acls", description="Access control lists: who may do what.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="all rules, or some of them")
@@ -89,12 +86,11 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
 @command
 def list_acls(arguments: argparse.Namespace) -> int:
     """A row per rule."""
-    from fencepost.client.admin import Admin
     from fencepost.views.security import AclView
 
     wanted = _filter(arguments)
-    with open_cluster(arguments) as cluster:
-        found = Admin(cluster).describe_acls(wanted)
+    with open_admin(arguments) as admin:
+        found = admin.describe_acls(wanted)
     print_views(arguments, AclView, [AclView.of(one) for one in found])
     return 0
 
@@ -103,7 +99,6 @@ def list_acls(arguments: argparse.Namespace) -> int:
 def add_acls(arguments: argparse.Namespace) -> int:
     """Add a rule per operation and resource."""
     from fencepost.client.acls import AclBinding
-    from fencepost.client.admin import Admin
     from fencepost.machines.image.acls import Pattern, PermissionType
 
     principal = principal_of(arguments.principal)
@@ -119,8 +114,8 @@ def add_acls(arguments: argparse.Namespace) -> int:
         for resource in arguments.resources
         for operation in operations_of(arguments.operations)
     ]
-    with open_cluster(arguments) as cluster:
-        Admin(cluster).create_acls(bindings)
+    with open_admin(arguments) as admin:
+        admin.create_acls(bindings)
     return _told(arguments, bindings, "added")
 
 
@@ -128,13 +123,11 @@ def add_acls(arguments: argparse.Namespace) -> int:
 def remove_acls(arguments: argparse.Namespace) -> int:
     """Remove what passes the filter; not everything by accident."""
     from fencepost.client.acls import AclBindingFilter
-    from fencepost.client.admin import Admin
 
     wanted = _filter(arguments)
     if (wanted == AclBindingFilter()) is not arguments.all:
         raise UsageError("say which rules are to be removed, or --all")
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         if arguments.dry_run:
             return _told(arguments, admin.describe_acls(wanted), "would be removed")
         return _told(arguments, admin.delete_acls([wanted]), "removed")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.epochs import write_svg
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import InputError, UsageError, as_input_errors
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.cli.spark_session import add_spark_options, open_session, runs_here
@@ -51,7 +51,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost audit`."""
     parser = subparsers.add_parser(
         "audit",
-        help="check all replicas' log directories, and that they agree, with Spark",
         description="Check all replicas' log directories, and that they agree, with Spark.",
         epilog=EPILOG,
     )
@@ -131,16 +130,15 @@ def _audit(
 
     progress = None if arguments.quiet else _ProgressLine()
     try:
-        return audit(
-            spark,
-            [os.path.abspath(one) for one in arguments.directories],
-            replicas=replicas,
-            topics=arguments.topic,
-            is_deep=arguments.deep,
-            progress=progress,
-        )
-    except AuditError as error:
-        raise InputError(str(error)) from error
+        with as_input_errors(AuditError):
+            return audit(
+                spark,
+                [os.path.abspath(one) for one in arguments.directories],
+                replicas=replicas,
+                topics=arguments.topic,
+                is_deep=arguments.deep,
+                progress=progress,
+            )
     finally:
         if progress is not None:
             progress.close()

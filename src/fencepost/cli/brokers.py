@@ -13,6 +13,7 @@ from fencepost.cli.cluster_options import (
     client_config,
     command,
     finish_cluster_command,
+    open_admin,
     open_cluster,
 )
 from fencepost.cli.commands import add_actions
@@ -44,10 +45,7 @@ def register(subparsers: Any) -> None:
     from fencepost.cli import brokers_decommission
 
     parser = subparsers.add_parser(
-        "brokers",
-        help="list, describe, decommission and unregister brokers",
-        description="The brokers of a cluster.",
-        epilog=EXAMPLES,
+        "brokers", description="The brokers of a cluster.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="address, rack, state, role in the quorum, replicas")
@@ -145,12 +143,10 @@ def _print_details(one: BrokerDetails) -> None:
 @command
 def unregister(arguments: argparse.Namespace) -> int:
     """Forget a broker; refused while it runs or something is assigned to it, unless forced."""
-    from fencepost.client.admin import Admin
     from fencepost.views.brokers import UnregisteredBroker
 
     check_number("ID", arguments.broker, 0, INT32_MAX)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         if not arguments.force:
             check_unregistrable(admin, arguments.broker)
         admin.unregister_broker(arguments.broker)

@@ -22,7 +22,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
 )
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
@@ -70,15 +70,14 @@ def register(actions: Any) -> None:
 @command
 def decommission(arguments: argparse.Namespace) -> int:
     """Take the broker out, or (--dry-run) say what that would take."""
-    from fencepost.client.admin import Admin
     from fencepost.views.brokers import DecommissionedBroker
     from fencepost.views.partitions import PlannedMove
 
     check_number("ID", arguments.broker, 0, INT32_MAX)
     check_number("--throttle", arguments.throttle, 1, INT64_MAX)
     check_number("--wait", arguments.wait, 1, WAIT_MAX_S)
-    with open_cluster(arguments) as cluster:
-        leaving = _Leaving(Admin(cluster), arguments)
+    with open_admin(arguments) as admin:
+        leaving = _Leaving(admin, arguments)
         if arguments.dry_run:
             plan = [PlannedMove(*where, to) for where, to in sorted(leaving.plan().items())]
             print_views(arguments, PlannedMove, plan)

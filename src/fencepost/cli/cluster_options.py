@@ -10,11 +10,13 @@ stderr.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
@@ -32,6 +34,9 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
 from fencepost.views.tables import escaped
 from fencepost.wire.errors import EncodeError, ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Shorter than a program's: a user waits at the prompt.
@@ -106,6 +111,15 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
     limit_ms = connect_limit_ms(arguments, cluster.config)
     retrying("connecting", cluster.any_connection, Deadline(limit_ms), cluster.backoff())
     return cluster
+
+
+@contextlib.contextmanager
+def open_admin(arguments: argparse.Namespace) -> Iterator[Admin]:
+    """What administers the cluster that the options name; errors as of `open_cluster`."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        yield Admin(cluster)
 
 
 def bootstrap_servers(arguments: argparse.Namespace) -> str:

@@ -2,7 +2,8 @@
 
 A module is imported only when its command is asked for, so that `fencepost serve` does not pay for
 the clients and `fencepost --help` pays for nothing. It must offer `register(subparsers)`, which
-adds its parser with `set_defaults(run=function)`; `function(arguments)` returns the exit code.
+adds its parser with `set_defaults(run=function)`; `function(arguments)` returns the exit code. The
+parser gets its line of help from here.
 """
 
 from __future__ import annotations
@@ -170,7 +171,12 @@ COMMANDS: tuple[Command, ...] = (
         "wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON", FILES
     ),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them", FILES),
-    Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults", FILES),
+    Command(
+        "sim",
+        "fencepost.cli.sim",
+        "the deterministic simulator: controllers and brokers under faults",
+        FILES,
+    ),
     Command(
         "completion", "fencepost.cli.completion", "completion of command lines for a shell", FILES
     ),

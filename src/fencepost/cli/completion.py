@@ -27,7 +27,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost completion`."""
     parser = subparsers.add_parser(
         "completion",
-        help="completion of command lines for a shell",
         description="Print what has a shell complete command lines of fencepost.",
         epilog=EXAMPLES,
     )

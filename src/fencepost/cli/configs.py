@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import add_cluster_options, command, config_hint, open_cluster
+from fencepost.cli.cluster_options import command, config_hint, finish_cluster_command, open_admin
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import add_json_option, print_result, print_views
+from fencepost.cli.output import print_result, print_views
 from fencepost.cli.topic_default_notes import KEYS as TOPIC_DEFAULTS, topic_default_notes
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost configs`."""
     parser = subparsers.add_parser(
         "configs",
-        help="see and change configs of topics, groups and brokers",
         description="See and change configs of topics, groups and brokers.",
         epilog=EXAMPLES,
     )
@@ -67,9 +66,7 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
         const="",
         help="configs of all brokers, which a broker's own ones override",
     )
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(parser, run)
 
 
 def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
@@ -85,15 +82,14 @@ def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """Configs with where they come from, and where a broker's are not what counts."""
-    from fencepost.client.admin import Admin
     from fencepost.views.configs import ConfigView
 
     notes: list[str] = []
-    with open_cluster(arguments) as cluster:
-        entries = _chosen(arguments, Admin(cluster).describe_configs(*_resource(arguments)))
+    with open_admin(arguments) as admin:
+        entries = _chosen(arguments, admin.describe_configs(*_resource(arguments)))
         if arguments.broker and not arguments.json:
             asked = arguments.keys or TOPIC_DEFAULTS
-            notes = topic_default_notes(cluster, int(arguments.broker), asked)
+            notes = topic_default_notes(admin.cluster, int(arguments.broker), asked)
     print_views(arguments, ConfigView, [ConfigView.of(entry) for entry in entries])
     for note in notes:
         print(note)
@@ -121,7 +117,7 @@ def _chosen(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> list[C
 @command
 def alter(arguments: argparse.Namespace) -> int:
     """Change configs in one step, all or none."""
-    from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, Admin, ConfigChange, described
+    from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, ConfigChange, described
     from fencepost.views.configs import ChangedConfigs
 
     changes = [ConfigChange(*pair(text, "--set"), SET) for text in arguments.set]
@@ -131,8 +127,8 @@ def alter(arguments: argparse.Namespace) -> int:
     if not changes:
         raise UsageError("nothing to change: give --set, --delete, --append or --subtract")
     kind, name = _resource(arguments)
-    with open_cluster(arguments) as cluster:
-        Admin(cluster).alter_configs(kind, name, changes, validate_only=arguments.validate_only)
+    with open_admin(arguments) as admin:
+        admin.alter_configs(kind, name, changes, validate_only=arguments.validate_only)
     done = "could be changed" if arguments.validate_only else "changed"
     sentence = f"{len(changes)} config(s) of {described(kind, name)} {done}"
     print_result(arguments, ChangedConfigs(name, len(changes), done), sentence)

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 
 from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster_options import (
-    add_cluster_options,
     bootstrap_servers,
     client_config,
     command,
+    finish_cluster_command,
 )
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.output import print_json
 
 LISTEN_DEFAULT = "127.0.0.1:8093"
 PORT_IN_USE = (
@@ -45,7 +45,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost console`."""
     parser = subparsers.add_parser(
         "console",
-        help="pages about a cluster in the browser, or one of them as text",
         description="Show a cluster in the browser. Without --once it serves until interrupted.",
         epilog=EXAMPLES,
     )
@@ -64,9 +63,7 @@ def register(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="with --once or --diff: what the page is asked for",
     )
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(parser, run)
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:

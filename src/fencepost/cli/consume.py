@@ -60,12 +60,7 @@ examples:
 
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost consume`."""
-    parser = subparsers.add_parser(
-        "consume",
-        help="print records of topics",
-        description="Print records of topics.",
-        epilog=EPILOG,
-    )
+    parser = subparsers.add_parser("consume", description="Print records of topics.", epilog=EPILOG)
     parser.add_argument("topics", nargs="*", metavar="TOPIC")
     parser.add_argument("--include", metavar="REGEX", help="topics of such names, in their place")
     parser.add_argument(

@@ -10,7 +10,7 @@ from fencepost.cli.cluster_options import (
     INT64_MAX,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
     partition_of,
 )
 from fencepost.cli.failures import InputError, UsageError
@@ -35,7 +35,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost delete-records`."""
     parser = subparsers.add_parser(
         "delete-records",
-        help="delete the oldest records of partitions, up to an offset",
         description="Delete the oldest records of partitions, up to an offset.",
         epilog=EXAMPLES,
     )
@@ -47,7 +46,6 @@ def register(subparsers: Any) -> None:
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Delete; says where each partition begins now."""
-    from fencepost.client.admin import Admin
     from fencepost.views.partitions import LowWatermark
 
     if bool(arguments.before) == (arguments.file is not None):
@@ -56,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         before = offsets_in(arguments.file)
     else:
         before = dict(_before(text) for text in arguments.before)
-    with open_cluster(arguments) as cluster:
-        low_watermarks = Admin(cluster).delete_records(before)
+    with open_admin(arguments) as admin:
+        low_watermarks = admin.delete_records(before)
     rows = [LowWatermark(*where, offset) for where, offset in sorted(low_watermarks.items())]
     print_views(arguments, LowWatermark, rows)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.partition_words import existing_partitions, print_outcomes
@@ -25,10 +25,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost elect`."""
     parser = subparsers.add_parser(
-        "elect",
-        help="elect leaders of partitions now: preferred or unclean",
-        description="Elect leaders of partitions now.",
-        epilog=EXAMPLES,
+        "elect", description="Elect leaders of partitions now.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     for name, text in (
@@ -46,15 +43,13 @@ def register(subparsers: Any) -> None:
 @command
 def elect(arguments: argparse.Namespace) -> int:
     """Elect; says of each partition what became of it. Not to need an election is no failure."""
-    from fencepost.client.admin import Admin
     from fencepost.client.replicas import PREFERRED, UNCLEAN, Outcome
     from fencepost.views.partitions import HeldElection
     from fencepost.wire.errors import ErrorCode
 
     if arguments.all == bool(arguments.partitions):
         raise UsageError("name partitions, or say --all")
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         partitions = None if arguments.all else existing_partitions(admin, arguments.partitions)
         election = PREFERRED if arguments.action == "preferred" else UNCLEAN
         outcomes = admin.elect_leaders(partitions, election)

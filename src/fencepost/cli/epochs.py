@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import add_cluster_options, command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.output import print_json
 
 if TYPE_CHECKING:
     from fencepost.views.epochs_drawing import Picture
@@ -38,7 +38,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost epochs`."""
     parser = subparsers.add_parser(
         "epochs",
-        help="the leader epochs of every replica's log, and where logs diverge",
         description="The leader epochs of every replica's log, and where logs diverge.",
         epilog=EPILOG,
     )
@@ -47,9 +46,7 @@ def register(subparsers: Any) -> None:
         "--partition", type=int, action="append", metavar="N", help="only this (repeatable)"
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture as SVG")
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(parser, run)
 
 
 @command

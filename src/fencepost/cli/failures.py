@@ -7,9 +7,10 @@ that talk to a cluster.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -20,6 +21,15 @@ class UsageError(Exception):
 
 class InputError(Exception):
     """The input is not what it should be; the text says where, exit code 1."""
+
+
+@contextlib.contextmanager
+def as_input_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds as InputError, with the same text."""
+    try:
+        yield
+    except kinds as error:
+        raise InputError(str(error)) from error
 
 
 def offline_command(function: Run) -> Run:

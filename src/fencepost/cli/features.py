@@ -32,7 +32,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost features`."""
     parser = subparsers.add_parser(
         "features",
-        help="levels at which the cluster runs",
         description="See and change the levels at which the cluster runs (KIP-584).",
         epilog=EXAMPLES,
     )

@@ -47,10 +47,7 @@ configuration.
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost format`."""
     parser = subparsers.add_parser(
-        "format",
-        help="make a node's directories ready for its first start",
-        description="Make a node's directories ready for its first start.",
-        epilog=EPILOG,
+        "format", description="Make a node's directories ready for its first start.", epilog=EPILOG
     )
     parser.add_argument(
         "action", nargs="?", choices=[RANDOM], help="print a new id and do nothing else"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.groups_offsets import add_offsets
 from fencepost.cli.groups_share_offsets import add_share_offsets
@@ -49,10 +49,7 @@ are left out).
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost groups`."""
     parser = subparsers.add_parser(
-        "groups",
-        help="list, describe and delete groups, see and set their offsets",
-        description="Groups: classic, consumer, share and streams ones.",
-        epilog=EXAMPLES,
+        "groups", description="Groups: classic, consumer, share and streams ones.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="all groups, or some of them")
@@ -97,11 +94,10 @@ def register(subparsers: Any) -> None:
 @command
 def list_groups(arguments: argparse.Namespace) -> int:
     """The groups of all coordinators."""
-    from fencepost.client.admin import Admin
     from fencepost.views.groups import GroupListed
 
-    with open_cluster(arguments) as cluster:
-        groups = Admin(cluster).list_groups(
+    with open_admin(arguments) as admin:
+        groups = admin.list_groups(
             kinds=arguments.type, states=arguments.state, protocols=arguments.protocol
         )
     print_views(arguments, GroupListed, [GroupListed.of(group) for group in groups])
@@ -156,11 +152,9 @@ def explain_group(arguments: argparse.Namespace) -> int:
 @command
 def delete_groups(arguments: argparse.Namespace) -> int:
     """One after the other."""
-    from fencepost.client.admin import Admin
     from fencepost.views.groups import DeletedGroups
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         for group in arguments.groups:
             admin.delete_group(group)
             if not arguments.json:

@@ -18,10 +18,11 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
 )
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_views
+from fencepost.cli.partition_words import add_topic_option, print_outcomes, topic_word
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.group_descriptions import SHARE
 from fencepost.wire.errors import ErrorCode
@@ -48,23 +49,12 @@ def add_offsets(actions: Any) -> None:
     )
     showing.add_argument("group")
     scope = showing.add_mutually_exclusive_group()
-    scope.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME[:N,N]",
-        help="only this topic, or these partitions of it (repeatable)",
-    )
+    add_topic_option(scope)
     scope.add_argument(
         "--all-topics", action="store_true", help="all partitions that the group has committed"
     )
     way = showing.add_mutually_exclusive_group()
-    way.add_argument(
-        "--to",
-        metavar="WHERE",
-        help="earliest, latest, current, an offset, @MILLISECONDS, or a time like"
-        " 2026-01-31T12:00:00 (UTC): the first record since",
-    )
+    add_to_option(way)
     way.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or (-N) back")
     way.add_argument(
         "--by-duration", metavar="PnDTnHnMnS", help="the first record of this time before now"
@@ -78,10 +68,19 @@ def add_offsets(actions: Any) -> None:
     finish_cluster_command(deleting, delete_offsets)
 
 
+def add_to_option(parser: argparse._ActionsContainer) -> None:
+    """Add --to, which `named_offsets` looks up."""
+    parser.add_argument(
+        "--to",
+        metavar="WHERE",
+        help="earliest, latest, current, an offset, @MILLISECONDS, or a time like"
+        " 2026-01-31T12:00:00 (UTC): the first record since",
+    )
+
+
 @command
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
-    from fencepost.client.admin import Admin
     from fencepost.client.lag import ends_of
     from fencepost.views.group_offsets import GroupOffset, PlannedOffset
 
@@ -90,9 +89,8 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         raise UsageError("to set offsets, say --topic or --all-topics")
     if arguments.dry_run and not is_reset:
         raise UsageError("--dry-run goes with --to, --shift-by or --by-duration")
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        wanted = partitions_of(cluster, arguments.topic)
+    with open_admin(arguments) as admin:
+        wanted = partitions_of(admin.cluster, arguments.topic)
         targets = _targets(admin, arguments, wanted) if is_reset else {}
         if is_reset and not arguments.dry_run:
             _set_offsets(admin, arguments.group, targets)
@@ -141,13 +139,9 @@ def partitions_of(cluster: Cluster, words: Iterable[str]) -> list[TopicPartition
 
     found: dict[TopicPartition, None] = {}
     for word in words:
-        topic, colon, text = word.partition(":")
+        topic, named = topic_word(word)
         existing = cluster.topic(topic).partition_ids
-        numbers = existing
-        if colon:
-            if not all(one.isascii() and one.isdecimal() for one in text.split(",")):
-                raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
-            numbers = [int(one) for one in text.split(",")]
+        numbers = existing if named is None else named
         if unknown := [number for number in numbers if number not in existing]:
             raise UsageError(f"topic {topic} has no partition {unknown[0]}")
         found.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
@@ -292,19 +286,16 @@ def _before_now_ms(text: str) -> int:
 @command
 def delete_offsets(arguments: argparse.Namespace) -> int:
     """Forget offsets; a row per partition, exit code 1 unless all are forgotten."""
-    from fencepost.cli.partition_words import print_outcomes
-    from fencepost.client.admin import Admin
     from fencepost.client.errors import refusal
     from fencepost.client.replicas import Outcome
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         known = {one.name for one in admin.list_topics(include_internal=True)}
         committed = admin.group_offsets(arguments.group)
         chosen: dict[TopicPartition, None] = {}
         for word in arguments.topics:
             if word.partition(":")[0] in known:
-                found = partitions_of(cluster, [word])
+                found = partitions_of(admin.cluster, [word])
             else:  # a topic that was deleted, and of which the group still has offsets
                 found = [one for one in committed if word in (one.topic, f"{one.topic}:{one[1]}")]
             if not found:

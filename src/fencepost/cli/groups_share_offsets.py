@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.failures import UsageError
-from fencepost.cli.groups_offsets import named_offsets, partitions_of, require_group, require_kind
+from fencepost.cli.groups_offsets import (
+    add_to_option,
+    named_offsets,
+    partitions_of,
+    require_group,
+    require_kind,
+)
 from fencepost.cli.output import print_result, print_views
+from fencepost.cli.partition_words import add_topic_option
 from fencepost.client.errors import BrokerError
 from fencepost.wire.errors import ErrorCode
 
@@ -24,19 +31,8 @@ def add_share_offsets(actions: Any) -> None:
         "share-offsets", help="start offsets and lag of a share group; --to sets them"
     )
     showing.add_argument("group")
-    showing.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME[:N,N]",
-        help="only this topic, or these partitions of it (repeatable)",
-    )
-    showing.add_argument(
-        "--to",
-        metavar="WHERE",
-        help="earliest, latest, current, an offset, @MILLISECONDS, or a time like"
-        " 2026-01-31T12:00:00 (UTC): the first record since",
-    )
+    add_topic_option(showing)
+    add_to_option(showing)
     showing.add_argument("--dry-run", action="store_true", help="say what would be set")
     finish_cluster_command(showing, share_offsets)
 
@@ -51,7 +47,6 @@ def add_share_offsets(actions: Any) -> None:
 @command
 def share_offsets(arguments: argparse.Namespace) -> int:
     """Start offsets with the logs' ends; sets them first when asked to."""
-    from fencepost.client.admin import Admin
     from fencepost.client.lag import ends_of
     from fencepost.views.group_offsets import PlannedOffset, ShareOffsetView
 
@@ -59,13 +54,12 @@ def share_offsets(arguments: argparse.Namespace) -> int:
         raise UsageError("to set offsets, say --topic")
     if arguments.dry_run and arguments.to is None:
         raise UsageError("--dry-run goes with --to")
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        wanted = partitions_of(cluster, arguments.topic)
+    with open_admin(arguments) as admin:
+        wanted = partitions_of(admin.cluster, arguments.topic)
         found = admin.share_group_offsets(arguments.group, wanted or None)
         targets: dict[TopicPartition, int] = {}
         if arguments.to is not None:
-            targets = named_offsets(cluster, wanted, arguments.to, _starts(found))
+            targets = named_offsets(admin.cluster, wanted, arguments.to, _starts(found))
         if targets and not arguments.dry_run:
             _set_offsets(admin, arguments.group, targets)
             found = admin.share_group_offsets(arguments.group, wanted)
@@ -101,11 +95,10 @@ def _starts(found: dict[TopicPartition, ShareOffset]) -> dict[TopicPartition, in
 @command
 def delete_share_offsets(arguments: argparse.Namespace) -> int:
     """Forget topics; an error names the first that the coordinator refused."""
-    from fencepost.client.admin import Admin
     from fencepost.views.group_offsets import DeletedShareOffsets
 
-    with open_cluster(arguments) as cluster:
-        Admin(cluster).delete_share_group_offsets(arguments.group, arguments.topics)
+    with open_admin(arguments) as admin:
+        admin.delete_share_group_offsets(arguments.group, arguments.topics)
     topics = ", ".join(arguments.topics)
     sentence = f"group {arguments.group} has forgotten {topics}"
     print_result(arguments, DeletedShareOffsets(arguments.group, arguments.topics), sentence)

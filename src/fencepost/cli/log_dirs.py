@@ -8,7 +8,7 @@ from typing import Any
 from fencepost.cli.cluster_options import (
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
     partition_of,
 )
 from fencepost.cli.commands import add_actions
@@ -27,10 +27,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost log-dirs`."""
     parser = subparsers.add_parser(
-        "log-dirs",
-        help="log directories of brokers: what is in them, moving replicas between them",
-        description="Log directories of brokers.",
-        epilog=EXAMPLES,
+        "log-dirs", description="Log directories of brokers.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     describing = actions.add_parser("describe", help="directories, and replicas in them")
@@ -52,14 +49,12 @@ def register(subparsers: Any) -> None:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """All directories of the brokers with their replicas."""
-    from fencepost.client.admin import Admin
     from fencepost.views.log_dirs import LogDirView, StoredReplica
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         named = existing_partitions(admin, arguments.partitions)
-        cluster.describe([])
-        known = sorted(cluster.metadata.nodes)
+        admin.cluster.describe([])
+        known = sorted(admin.cluster.metadata.nodes)
         brokers = broker_ids(arguments.broker, "--broker") if arguments.broker else known
         found = [
             LogDirView.of(broker, state)
@@ -81,11 +76,10 @@ def describe(arguments: argparse.Namespace) -> int:
 @command
 def move(arguments: argparse.Namespace) -> int:
     """Begin; `describe` shows a future replica until the copy has taken the other's place."""
-    from fencepost.client.admin import Admin
 
     if not arguments.to.startswith("/"):
         raise UsageError(f"--to {arguments.to!r}: must be an absolute path, as in log.dirs")
     targets = {partition_of(text, "PARTITION"): arguments.to for text in arguments.partitions}
-    with open_cluster(arguments) as cluster:
-        outcomes = Admin(cluster).alter_replica_log_dirs(arguments.broker, targets)
+    with open_admin(arguments) as admin:
+        outcomes = admin.alter_replica_log_dirs(arguments.broker, targets)
     return print_outcomes(arguments, outcomes, "begun")

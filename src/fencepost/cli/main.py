@@ -81,6 +81,16 @@ class _RawFormatter(_Formatter, argparse.RawDescriptionHelpFormatter):
     """The same, with the text above and below the options as it stands."""
 
 
+class _CommandsAction(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """Gives the parser of a command the line of help that the table of commands has for it."""
+
+    def add_parser(self, name: str, **settings: Any) -> Any:
+        """See argparse. A parser without --help is only the name of a command."""
+        if settings.get("add_help", True):
+            settings["help"] = next(one.help for one in COMMANDS if one.name == name)
+        return super().add_parser(name, **settings)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that says of a command or action that does not exist which one may be meant."""
 
@@ -156,7 +166,11 @@ def _parser_of(names: Sequence[str], *, is_loaded: bool) -> argparse.ArgumentPar
         "--version", action=_VersionAction, nargs=0, help="print the version and the backends"
     )
     subparsers = parser.add_subparsers(
-        dest="command", metavar="COMMAND", parser_class=_CommandParser, help="one of those below"
+        action=_CommandsAction,
+        dest="command",
+        metavar="COMMAND",
+        parser_class=_CommandParser,
+        help="one of those below",
     )
     for command in COMMANDS:
         if command.name in names and is_loaded:

@@ -50,7 +50,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost man`."""
     parser = subparsers.add_parser(
         "man",
-        help="manual pages of the commands",
         description="Print a manual page, or write all of them into a directory.",
         epilog=EXAMPLES,
     )

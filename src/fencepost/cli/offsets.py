@@ -10,7 +10,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
 )
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_table
@@ -47,7 +47,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost offsets`."""
     parser = subparsers.add_parser(
         "offsets",
-        help="where partitions begin and end, or which offset a time has",
         description="Where partitions begin and end, or which offset a time has.",
         epilog=EXAMPLES,
     )
@@ -84,18 +83,17 @@ def timestamp_of(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """A row per partition, a column per WHERE; no offset where no record is as new."""
     from fencepost.cli.partition_words import existing_partitions
-    from fencepost.client.admin import Admin
     from fencepost.client.offsets import list_offsets
     from fencepost.views.partitions import FoundOffset
     from fencepost.views.view import known
 
     wheres = list(dict.fromkeys(arguments.at)) or ["earliest", "latest"]
     timestamps = {where: timestamp_of(where) for where in wheres}
-    with open_cluster(arguments) as cluster:
-        partitions = existing_partitions(Admin(cluster), arguments.partitions)
+    with open_admin(arguments) as admin:
+        partitions = existing_partitions(admin, arguments.partitions)
         found = {
             where: list_offsets(
-                cluster,
+                admin.cluster,
                 dict.fromkeys(partitions, timestamp),
                 isolation_level=arguments.isolation_level,
             )

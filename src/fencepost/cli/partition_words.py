@@ -18,6 +18,27 @@ if TYPE_CHECKING:
     from fencepost.views.view import View
 
 
+def add_topic_option(parser: argparse._ActionsContainer) -> None:
+    """Add --topic, whose words `topic_word` reads."""
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:N,N]",
+        help="only this topic, or these partitions of it (repeatable)",
+    )
+
+
+def topic_word(word: str) -> tuple[str, list[int] | None]:
+    """`TOPIC` or `TOPIC:N,N` as a topic, and partitions of it or None for all. UsageError."""
+    topic, colon, text = word.partition(":")
+    if not colon:
+        return topic, None
+    if not all(one.isascii() and one.isdecimal() for one in text.split(",")):
+        raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
+    return topic, [int(one) for one in text.split(",")]
+
+
 def existing_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
     """`TOPIC` (all its partitions) and `TOPIC:PARTITION` words. UsageError, UnknownTopic."""
     found: dict[TopicPartition, None] = {}

@@ -56,10 +56,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost perf`."""
     parser = subparsers.add_parser(
-        "perf",
-        help="measure how fast records are written, read, and both",
-        description="Measure how fast records are written, read, and both.",
-        epilog=EXAMPLES,
+        "perf", description="Measure how fast records are written, read, and both.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     producing = actions.add_parser("produce", help="records per second, and how long each took")

@@ -14,15 +14,15 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 from fencepost.cli.cluster_options import (
     INT32_MAX,
     INT64_MAX,
-    add_cluster_options,
     command,
+    finish_cluster_command,
     open_cluster,
 )
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
 from fencepost.cli.lines import read_lines
-from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates
 from fencepost.client.errors import ClientError
 from fencepost.views.rates import WrittenRecords
@@ -62,7 +62,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost produce`."""
     parser = subparsers.add_parser(
         "produce",
-        help="write lines of text or JSON to a topic",
         description="Write records to a topic, idempotently and with acks=all.",
         epilog=EPILOG,
     )
@@ -84,9 +83,7 @@ def register(subparsers: Any) -> None:
         metavar="MS",
         help="how long a record waits for others before they are sent together (default: 5)",
     )
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(parser, run)
 
 
 @command

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from fencepost.addresses import AddressError, parse_listener
 from fencepost.cli.cluster_options import (
     CONNECT_TIMEOUT_MS,
-    add_cluster_options,
     bootstrap_servers,
     client_config,
     command,
     connect_limit_ms,
+    finish_cluster_command,
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import add_json_option, print_json, print_result, print_table_of
+from fencepost.cli.output import print_json, print_result, print_table_of
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
@@ -49,10 +49,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost quorum`."""
     parser = subparsers.add_parser(
-        "quorum",
-        help="the metadata quorum: describe it, add and remove voters",
-        description="Look at the metadata quorum and change its voters.",
-        epilog=EXAMPLES,
+        "quorum", description="Look at the metadata quorum and change its voters.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
 
@@ -89,14 +86,12 @@ def _node_id(text: str) -> int:
 
 
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
-    add_json_option(parser)
-    add_cluster_options(parser)
+    finish_cluster_command(parser, run)
     parser.add_argument(
         "--bootstrap-controller",
         metavar="HOST:PORT",
         help="controllers to ask, in place of brokers",
     )
-    parser.set_defaults(run=run)
 
 
 @command

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.command_line import unknown_name
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
@@ -38,12 +38,7 @@ TYPES = ("user", "client-id", "ip")
 
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost quotas`."""
-    parser = subparsers.add_parser(
-        "quotas",
-        help="how much clients may do: list, set and remove quotas",
-        description="Quotas of clients.",
-        epilog=EXAMPLES,
-    )
+    parser = subparsers.add_parser("quotas", description="Quotas of clients.", epilog=EXAMPLES)
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="all quotas, or some of them")
     _add_entity(listing)
@@ -78,7 +73,6 @@ def _finish_change(parser: argparse.ArgumentParser, run: Any) -> None:
 @command
 def list_quotas(arguments: argparse.Namespace) -> int:
     """A row per quota."""
-    from fencepost.client.admin import Admin
     from fencepost.client.client_quotas import ClientQuotaFilter, QuotaMatch
     from fencepost.views.security import QuotaView
 
@@ -86,8 +80,8 @@ def list_quotas(arguments: argparse.Namespace) -> int:
         ClientQuotaFilter(kind, QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT, name)
         for kind, name in _named(arguments).items()
     ]
-    with open_cluster(arguments) as cluster:
-        found = Admin(cluster).describe_client_quotas(components)
+    with open_admin(arguments) as admin:
+        found = admin.describe_client_quotas(components)
     views = [
         QuotaView(entity.names, key, value)
         for entity, quotas in found.items()
@@ -114,7 +108,6 @@ def remove_quotas(arguments: argparse.Namespace) -> int:
 
 
 def _change(arguments: argparse.Namespace, quotas: Mapping[str, float | None], done: str) -> int:
-    from fencepost.client.admin import Admin
     from fencepost.client.client_quotas import ClientQuotaEntity
     from fencepost.views.security import ChangedQuotas
 
@@ -124,8 +117,7 @@ def _change(arguments: argparse.Namespace, quotas: Mapping[str, float | None], d
         raise UsageError(f"say whose quotas: {options}, or --default-user and so on")
     entity = ClientQuotaEntity.of(names)
     chosen = dict(quotas)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         if not chosen:
             there = admin.describe_client_quotas().get(entity)
             if there is None:

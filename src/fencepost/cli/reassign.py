@@ -19,7 +19,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
     partition_of,
 )
 from fencepost.cli.commands import add_actions
@@ -58,10 +58,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost reassign`."""
     parser = subparsers.add_parser(
-        "reassign",
-        help="move partitions to other brokers: plan, execute, verify, cancel, list",
-        description="Move partitions to other brokers.",
-        epilog=EXAMPLES,
+        "reassign", description="Move partitions to other brokers.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     generating = actions.add_parser("generate", help="print a plan that spreads replicas evenly")
@@ -149,13 +146,11 @@ def _plan(arguments: argparse.Namespace) -> dict[TopicPartition, list[int]]:
 def generate(arguments: argparse.Namespace) -> int:
     """Print a plan; what it comes to goes to standard error."""
     from fencepost.cli.reassignment_plan import PlanError, make_plan
-    from fencepost.client.admin import Admin
 
     check_number("--replication-factor", arguments.replication_factor, 1, INT16_MAX)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         current = _current(admin, arguments.topics)
-        nodes = cluster.metadata.nodes
+        nodes = admin.cluster.metadata.nodes
         brokers = broker_ids(arguments.brokers, "--brokers") if arguments.brokers else list(nodes)
         unknown = sorted(set(brokers) - set(nodes))
         if unknown:
@@ -194,15 +189,13 @@ def _current(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, tuple[
 def execute(arguments: argparse.Namespace) -> int:
     """Begin; says of each partition whether its move is recorded, and waits if asked to."""
     from fencepost.cli.reassignment_throttles import set_throttles
-    from fencepost.client.admin import Admin
     from fencepost.views.partitions import BegunMove
 
     plan = _plan(arguments)
     check_number("--throttle", arguments.throttle, 1, INT64_MAX)
     if not plan:
         return _nothing_to_move(arguments)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         if arguments.save_current is not None or arguments.throttle is not None:
             current = _current(admin, sorted({where.topic for where in plan}))
             if arguments.save_current is not None:
@@ -273,14 +266,12 @@ def _wait(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> int:
 @command
 def verify(arguments: argparse.Namespace) -> int:
     """A row per partition; exit code 1 unless each is where the plan has it."""
-    from fencepost.client.admin import Admin
     from fencepost.client.errors import UnknownTopic
 
     plan = _plan(arguments)
     if not plan:
         return _nothing_to_move(arguments)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         moving = admin.list_reassignments(plan)
         current: dict[TopicPartition, Any] = {}
         for topic in sorted({where.topic for where in plan}):
@@ -325,13 +316,11 @@ def _state(target: Sequence[int], info: Any, moving: Reassignment | None) -> str
 @command
 def cancel(arguments: argparse.Namespace) -> int:
     """Call moves off: those named, those of a plan, or all."""
-    from fencepost.client.admin import Admin
 
     if (bool(arguments.partitions), arguments.plan is not None, arguments.all).count(True) != 1:
         raise UsageError("name partitions, or a --plan, or say --all")
     planned = read_partition_file(arguments.plan, "replicas") if arguments.plan is not None else {}
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         moving = admin.list_reassignments()
         if arguments.all:
             chosen = list(moving)
@@ -352,11 +341,10 @@ def cancel(arguments: argparse.Namespace) -> int:
 @command
 def list_moves(arguments: argparse.Namespace) -> int:
     """All moves under way."""
-    from fencepost.client.admin import Admin
     from fencepost.views.partitions import MovingPartition
 
-    with open_cluster(arguments) as cluster:
-        moving = Admin(cluster).list_reassignments()
+    with open_admin(arguments) as admin:
+        moving = admin.list_reassignments()
     views = [
         MovingPartition(*where, list(one.replicas), list(one.adding), list(one.removing))
         for where, one in sorted(moving.items())

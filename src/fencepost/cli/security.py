@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_json
@@ -45,10 +45,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost security`."""
     parser = subparsers.add_parser(
-        "security",
-        help="what is open to whom, and which rule decides",
-        description="What is open to whom, and which rule decides.",
-        epilog=EXAMPLES,
+        "security", description="What is open to whom, and which rule decides.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     checking = actions.add_parser("check", help="what a configuration, or a cluster, leaves open")
@@ -201,7 +198,6 @@ def _end_of_pkcs12(data: bytes, password: str | None) -> datetime:
 
 
 def _of_cluster(arguments: argparse.Namespace) -> list[Finding]:
-    from fencepost.client.admin import Admin
     from fencepost.client.errors import BrokerError
     from fencepost.views.security_findings import (
         NOTE,
@@ -212,13 +208,12 @@ def _of_cluster(arguments: argparse.Namespace) -> list[Finding]:
     )
 
     found: list[Finding] = []
-    with open_cluster(arguments) as cluster:
-        configs, unknown = _configs_of_cluster(cluster)
+    with open_admin(arguments) as admin:
+        configs, unknown = _configs_of_cluster(admin.cluster)
         if unknown is None:
             found += findings_of_configs(configs)
         else:
             found.append(Finding(NOTE, "configs", f"configs are not known: {unknown}"))
-        admin = Admin(cluster)
         try:
             found += findings_of_acls(admin.describe_acls())
         except BrokerError as error:
@@ -228,8 +223,8 @@ def _of_cluster(arguments: argparse.Namespace) -> list[Finding]:
             found += finding_of_quotas(entities)
         except BrokerError as error:
             found.append(Finding(NOTE, "quotas", f"quotas are not known: {error}"))
-        if cluster.config.security.uses_tls:
-            found += _of_presented(cluster)
+        if admin.cluster.config.security.uses_tls:
+            found += _of_presented(admin.cluster)
     return found
 
 

@@ -29,7 +29,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost serve`."""
     parser = subparsers.add_parser(
         "serve",
-        help="run a broker and its controller (or one of them) in this process",
         description="Run a node in this process: broker and controller, unless process.roles says"
         " otherwise.",
         epilog=EPILOG,

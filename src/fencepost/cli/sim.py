@@ -42,7 +42,6 @@ def register(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "sim",
-        help="the deterministic simulator: controllers and brokers under faults",
         description="Run the product's own controllers, brokers and logs under simulated faults.",
         epilog=EPILOG,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -37,12 +38,7 @@ def add_explore(actions: Any) -> None:
     explore = actions.add_parser(
         "explore", help="all orders of events within bounds, on the real machine"
     )
-    defaults = {each.name: each.default for each in fields(Bounds)}
-    for name, says in NUMBERS.items():
-        default = defaults[_field(name)]
-        explore.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{says} ({default})"
-        )
+    add_numbers(explore, Bounds, NUMBERS)
     explore.add_argument("--one-batch", action="store_true", help="a fetch returns one batch")
     explore.add_argument("--reminds", action="store_true", help="leaders repeat BeginQuorumEpoch")
     explore.add_argument(
@@ -58,8 +54,25 @@ def add_explore(actions: Any) -> None:
     explore.set_defaults(run=_run)
 
 
-def _field(name: str) -> str:
-    return "changes" if name == "reconfigurations" else name
+def add_numbers(explore: Any, bounds: Any, numbers: Mapping[str, str]) -> None:
+    """An option for each of these numbers of `bounds`, with its default."""
+    defaults = {each.name: each.default for each in fields(bounds)}
+    for name, says in numbers.items():
+        field = field_of(name)
+        default = defaults[field]
+        explore.add_argument(
+            f"--{name}",
+            dest=field,
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{says} ({default})",
+        )
+
+
+def field_of(name: str) -> str:
+    """The field of bounds that an option is about."""
+    return "changes" if name == "reconfigurations" else name.replace("-", "_")
 
 
 def _logs(text: str) -> tuple[tuple[int, ...], ...]:
@@ -75,31 +88,35 @@ def _logs(text: str) -> tuple[tuple[int, ...], ...]:
 def _run(arguments: argparse.Namespace) -> int:
     from fencepost.sim.explore.quorum import Bounds, Space, tell
 
-    try:
-        check_numbers(arguments, "minutes", "states", "doubts")
-        numbers = {_field(name): getattr(arguments, name) for name in NUMBERS}
-        bounds = Bounds(
-            **numbers,
-            one_batch=arguments.one_batch,
-            reminds=arguments.reminds,
-            stays_down=arguments.stays_down,
-            logs=_logs(arguments.logs),
-        )
-        rules = rules_of(arguments)
-    except ValueError as error:
-        print(f"fencepost sim: {error}", file=sys.stderr)
-        return 2
+    switches = ("one_batch", "reminds", "stays_down")
     return search_and_tell(
-        arguments, bounds, rules, Space(bounds, rules.make_machine, doubts=arguments.doubts), tell
+        arguments,
+        lambda: Bounds(
+            **{name: getattr(arguments, name) for name in (*map(field_of, NUMBERS), *switches)},
+            logs=_logs(arguments.logs),
+        ),
+        lambda bounds, rules: Space(bounds, rules.make_machine, doubts=arguments.doubts),
+        tell,
     )
 
 
 def search_and_tell(
-    arguments: argparse.Namespace, bounds: Any, rules: Any, space: Any, tell: Any
+    arguments: argparse.Namespace,
+    make_bounds: Callable[[], Any],
+    make_space: Callable[[Any, Any], Any],
+    tell: Any,
 ) -> int:
-    """Search a space as the arguments say, and print what has come of it; the exit code."""
+    """Search the space of these bounds and the rules that the arguments name, and print what has
+    come of it; the exit code, 2 where `make_bounds` raises ValueError."""
     from fencepost.sim.explore import Search
 
+    try:
+        check_numbers(arguments, "minutes", "states", "doubts")
+        bounds, rules = make_bounds(), _rules_of(arguments)
+    except ValueError as error:
+        print(f"fencepost sim: {error}", file=sys.stderr)
+        return 2
+    space = make_space(bounds, rules)
     seconds = arguments.minutes * 60 if arguments.minutes else None
     with rules.in_force():
         report = Search(space).run(arguments.states, seconds, _progress)
@@ -124,7 +141,7 @@ def add_search_options(explore: Any) -> None:
     add_json_option(explore)
 
 
-def rules_of(arguments: argparse.Namespace) -> Any:
+def _rules_of(arguments: argparse.Namespace) -> Any:
     """The product's rules, or with `--ablation` those of an old bug. ValueError."""
     from fencepost.sim.ablations import ablation_names, load_ablation
     from fencepost.sim.rules import Rules

@@ -6,12 +6,9 @@ Exit codes as of `fencepost sim explore`.
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import fields
 from typing import Any, Final
 
-from fencepost.cli.sim_explore import add_search_options, rules_of, search_and_tell
-from fencepost.cli.sim_options import check_numbers
+from fencepost.cli.sim_explore import add_numbers, add_search_options, field_of, search_and_tell
 
 NUMBERS: Final = {
     "replicas": "brokers that hold the partition",
@@ -42,12 +39,7 @@ def add_explore_partition(actions: Any) -> None:
         "explore-partition",
         help="all orders of events within bounds, on the real machines of one partition",
     )
-    defaults = {each.name: each.default for each in fields(Bounds)}
-    for name, says in NUMBERS.items():
-        default = defaults[name.replace("-", "_")]
-        explore.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{says} ({default})"
-        )
+    add_numbers(explore, Bounds, NUMBERS)
     for name, says in SWITCHES.items():
         explore.add_argument(f"--{name}", action="store_true", help=says)
     explore.add_argument(
@@ -60,15 +52,12 @@ def add_explore_partition(actions: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fencepost.sim.explore.partition import Bounds, Space, tell
 
-    names = [name.replace("-", "_") for name in (*NUMBERS, *SWITCHES)]
-    try:
-        check_numbers(arguments, "minutes", "states", "doubts")
-        bounds = Bounds(
+    names = [field_of(name) for name in (*NUMBERS, *SWITCHES)]
+    return search_and_tell(
+        arguments,
+        lambda: Bounds(
             **{name: getattr(arguments, name) for name in names}, elr=not arguments.no_elr
-        )
-        rules = rules_of(arguments)
-    except ValueError as error:
-        print(f"fencepost sim: {error}", file=sys.stderr)
-        return 2
-    space = Space(bounds, rules, doubts=arguments.doubts)
-    return search_and_tell(arguments, bounds, rules, space, tell)
+        ),
+        lambda bounds, rules: Space(bounds, rules, doubts=arguments.doubts),
+        tell,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
-from fencepost.cli.failures import InputError
+from fencepost.cli.failures import as_input_errors
 from fencepost.cli.output import print_json, print_table_of
 from fencepost.cli.stores import add_storage_option, storage_settings
 from fencepost.client.errors import ClientError
@@ -54,10 +54,7 @@ def register(subparsers: Any) -> None:
     from fencepost.cli import spark_checkpoint, spark_sinks
 
     parser = subparsers.add_parser(
-        "spark",
-        help="how far Spark's streaming queries are behind, and their exactly-once sinks",
-        description="Streaming queries of Spark, and what they write.",
-        epilog=EXAMPLES,
+        "spark", description="Streaming queries of Spark, and what they write.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     spark_sinks.register(actions)
@@ -102,7 +99,7 @@ def watch(arguments: argparse.Namespace) -> int:
     from fencepost.spark.lag import CLIENT_PROPERTIES
     from fencepost.spark.query_look import look_at_query
 
-    try:
+    with as_input_errors(CheckpointError, StorageError, ReadError):
         directory = storage_at(arguments.checkpoint)
         archive = _archive(arguments)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
@@ -112,8 +109,6 @@ def watch(arguments: argparse.Namespace) -> int:
             while not arguments.once:
                 time.sleep(arguments.interval)
                 _show(_look_again(cluster, directory, archive), arguments)
-    except (CheckpointError, StorageError, ReadError) as error:
-        raise InputError(str(error)) from error
     return 0
 
 

@@ -25,12 +25,17 @@ def add_query_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def kafka_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The cluster and the client properties as options of Spark's sources and sinks. UsageError."""
+    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    options["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
+    return options
+
+
 def source_options_of(arguments: argparse.Namespace, **subscription: str) -> dict[str, str]:
     """Options of the query's source: the cluster, `subscription`, and over these what --option
     gives. UsageError."""
-    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
-    source.update(subscription)
+    source = kafka_options(arguments) | subscription
     if arguments.batch_records is not None:
         source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
     source.update(pair(text, "--option") for text in arguments.option)

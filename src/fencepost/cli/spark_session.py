@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import InputError, UsageError, as_input_errors
 from fencepost.cli.key_values import pair
 
 _REASON: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.+)$")
@@ -53,10 +53,8 @@ def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
     if (active := SparkSession.getActiveSession()) is not None:
         yield active
         return
-    try:
+    with as_input_errors(JavaNotFoundError):
         ensure_java_home()
-    except JavaNotFoundError as error:
-        raise InputError(str(error)) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
@@ -69,6 +67,19 @@ def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
         yield session
     finally:
         session.stop()
+
+
+@contextlib.contextmanager
+def spark_failures(*kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds as InputError, and what else fails in Spark, with its reason alone."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with as_input_errors(*kinds):
+            yield
+    except (PySparkException, Py4JError) as error:
+        raise InputError(reason_of(error)) from error
 
 
 def runs_here(arguments: argparse.Namespace) -> bool:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import InputError, UsageError, as_input_errors
 from fencepost.cli.output import print_result, print_views
 from fencepost.cli.times import now_ms
 from fencepost.client.errors import BrokerError
@@ -112,11 +112,8 @@ def finish(arguments: argparse.Namespace) -> int:
     with_pyspark()
     from fencepost.spark.sink_errors import ExactlyOnceError
 
-    with open_cluster(arguments) as cluster:
-        try:
-            sink = (_take_over if arguments.take_over else _finish)(cluster, arguments.sink)
-        except ExactlyOnceError as error:
-            raise InputError(str(error)) from error
+    with open_cluster(arguments) as cluster, as_input_errors(ExactlyOnceError):
+        sink = (_take_over if arguments.take_over else _finish)(cluster, arguments.sink)
     print_result(arguments, _view(sink), _in_words(sink))
     return int(sink.condition not in ("finished", "undecided"))
 

@@ -41,7 +41,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost testing`."""
     parser = subparsers.add_parser(
         "testing",
-        help="brokers with faults on demand, for tests",
         description="Run brokers, or a proxy in front of brokers, with faults on demand.",
         epilog=EXAMPLES,
     )

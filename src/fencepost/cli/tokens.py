@@ -11,6 +11,7 @@ from fencepost.cli.cluster_options import (
     command,
     finish_cluster_command,
     given_properties,
+    open_admin,
     open_cluster,
 )
 from fencepost.cli.commands import add_actions
@@ -41,10 +42,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost tokens`."""
     parser = subparsers.add_parser(
-        "tokens",
-        help="delegation tokens: list, create, renew and expire them",
-        description="Delegation tokens (KIP-48).",
-        epilog=EXAMPLES,
+        "tokens", description="Delegation tokens (KIP-48).", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="the tokens that you may see")
@@ -92,12 +90,11 @@ def register(subparsers: Any) -> None:
 @command
 def list_tokens(arguments: argparse.Namespace) -> int:
     """A row per token."""
-    from fencepost.client.admin import Admin
     from fencepost.views.security import TokenView
 
     owners = [principal_of(one) for one in arguments.owners] or None
-    with open_cluster(arguments) as cluster:
-        found = Admin(cluster).describe_delegation_token(owners)
+    with open_admin(arguments) as admin:
+        found = admin.describe_delegation_token(owners)
     print_views(arguments, TokenView, [TokenView.of(one) for one in found])
     return 0
 
@@ -163,13 +160,11 @@ def expire_token(arguments: argparse.Namespace) -> int:
 
 
 def _change(arguments: argparse.Namespace, done: str) -> int:
-    from fencepost.client.admin import Admin
     from fencepost.views.security import ChangedToken
     from fencepost.views.times import iso_time
 
     period_ms = _ms(arguments.period)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         found = {one.token_id: one for one in admin.describe_delegation_token()}
         if arguments.token not in found:
             text = f"you may see no token {arguments.token!r}: see `fencepost tokens list`"

@@ -12,7 +12,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
@@ -42,12 +42,7 @@ topics that a pattern matches, and those of which it matches a part only.
 
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost topics`."""
-    parser = subparsers.add_parser(
-        "topics",
-        help="list, create, describe, alter and delete topics, try a pattern of names",
-        description="Manage topics.",
-        epilog=EXAMPLES,
-    )
+    parser = subparsers.add_parser("topics", description="Manage topics.", epilog=EXAMPLES)
     actions = add_actions(parser)
 
     listing = actions.add_parser("list", help="names of topics")
@@ -90,11 +85,10 @@ def register(subparsers: Any) -> None:
 @command
 def list_topics(arguments: argparse.Namespace) -> int:
     """Names only."""
-    from fencepost.client.admin import Admin
     from fencepost.views.topics import ListedTopic
 
-    with open_cluster(arguments) as cluster:
-        topics = Admin(cluster).list_topics(include_internal=arguments.internal)
+    with open_admin(arguments) as admin:
+        topics = admin.list_topics(include_internal=arguments.internal)
     if arguments.json:
         print_json([ListedTopic.of(topic) for topic in topics])
     else:
@@ -106,7 +100,7 @@ def list_topics(arguments: argparse.Namespace) -> int:
 @command
 def create_topic(arguments: argparse.Namespace) -> int:
     """One topic; prints its id."""
-    from fencepost.client.admin import BROKER_DEFAULT, Admin
+    from fencepost.client.admin import BROKER_DEFAULT
     from fencepost.client.errors import BrokerError
     from fencepost.views.topics import NewTopic
     from fencepost.wire.errors import ErrorCode
@@ -114,9 +108,9 @@ def create_topic(arguments: argparse.Namespace) -> int:
     assignments = _assignments(arguments)
     check_number("--partitions", arguments.partitions, 1, INT32_MAX)
     check_number("--replication-factor", arguments.replication_factor, 1, INT16_MAX)
-    with open_cluster(arguments) as cluster:
+    with open_admin(arguments) as admin:
         try:
-            created = Admin(cluster).create_topic(
+            created = admin.create_topic(
                 arguments.name,
                 arguments.partitions or BROKER_DEFAULT,
                 arguments.replication_factor or BROKER_DEFAULT,
@@ -154,12 +148,11 @@ def _assignments(arguments: argparse.Namespace) -> dict[int, list[int]] | None:
 @command
 def alter_topic(arguments: argparse.Namespace) -> int:
     """More partitions."""
-    from fencepost.client.admin import Admin
     from fencepost.views.topics import GrownTopic
 
     check_number("--partitions", arguments.partitions, 1, INT32_MAX)
-    with open_cluster(arguments) as cluster:
-        Admin(cluster).create_partitions(arguments.name, arguments.partitions)
+    with open_admin(arguments) as admin:
+        admin.create_partitions(arguments.name, arguments.partitions)
     grown = GrownTopic(arguments.name, arguments.partitions)
     print_result(
         arguments, grown, f"topic {arguments.name} has {arguments.partitions} partitions now"
@@ -170,12 +163,11 @@ def alter_topic(arguments: argparse.Namespace) -> int:
 @command
 def match_topics(arguments: argparse.Namespace) -> int:
     """The names that a pattern matches, and those that it nearly does."""
-    from fencepost.client.admin import Admin
     from fencepost.client.topic_patterns import match_pattern
     from fencepost.views.topics import TopicsMatched
 
-    with open_cluster(arguments) as cluster:
-        topics = Admin(cluster).list_topics(include_internal=True)
+    with open_admin(arguments) as admin:
+        topics = admin.list_topics(include_internal=True)
     found = TopicsMatched.of(
         arguments.pattern, match_pattern(arguments.pattern, [topic.name for topic in topics])
     )
@@ -191,13 +183,11 @@ def match_topics(arguments: argparse.Namespace) -> int:
 @command
 def delete_topics(arguments: argparse.Namespace) -> int:
     """One after the other; stops at the first that cannot be deleted."""
-    from fencepost.client.admin import Admin
     from fencepost.client.errors import UnknownTopic
     from fencepost.views.topics import DeletedTopics
 
     deleted = []
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         for name in arguments.names:
             try:
                 admin.delete_topic(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.output import print_json, print_table_of
 
 
@@ -30,18 +30,17 @@ def add_describe(actions: Any) -> None:
 @command
 def describe_topics(arguments: argparse.Namespace) -> int:
     """Everything about some topics or all, or those of their partitions that are in trouble."""
-    from fencepost.client.admin import Admin
     from fencepost.views.topics import FILTERS, PartitionView, viewing_topic
 
     chosen = [choose for name, (_, choose) in FILTERS.items() if getattr(arguments, name)]
     described = []
     unreachable: dict[int, str] = {}
-    with open_cluster(arguments) as cluster:
+    with open_admin(arguments) as admin:
         names = arguments.names or [
-            topic.name for topic in Admin(cluster).list_topics(include_internal=bool(chosen))
+            topic.name for topic in admin.list_topics(include_internal=bool(chosen))
         ]
         for name in names:
-            topic = cluster.run(viewing_topic(cluster, name, chosen, unreachable))
+            topic = admin.cluster.run(viewing_topic(admin.cluster, name, chosen, unreachable))
             if topic.partitions or not chosen:
                 described.append(topic)
     if arguments.json:

@@ -13,7 +13,7 @@ from fencepost.cli.cluster_options import (
     check_number,
     command,
     finish_cluster_command,
-    open_cluster,
+    open_admin,
     partition_of,
 )
 from fencepost.cli.commands import add_actions
@@ -52,12 +52,7 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost transactions`."""
     from fencepost.cli import transactions_explain
 
-    parser = subparsers.add_parser(
-        "transactions",
-        help="transactional ids, open transactions, and why readers wait for one",
-        description="Transactions.",
-        epilog=EXAMPLES,
-    )
+    parser = subparsers.add_parser("transactions", description="Transactions.", epilog=EXAMPLES)
     actions = add_actions(parser)
     transactions_explain.register(actions)
 
@@ -140,7 +135,6 @@ def _register_hanging(actions: Any) -> None:
 @command
 def list_transactions(arguments: argparse.Namespace) -> int:
     """The ids that match every filter."""
-    from fencepost.client.admin import Admin
     from fencepost.views.transactions import TransactionListed
 
     for state in arguments.state:
@@ -149,8 +143,8 @@ def list_transactions(arguments: argparse.Namespace) -> int:
     check_number("--running-longer-than-ms", arguments.running_longer_than_ms, 0, INT64_MAX)
     for producer_id in arguments.producer_id:
         check_number("--producer-id", producer_id, 0, INT64_MAX)
-    with open_cluster(arguments) as cluster:
-        found = Admin(cluster).list_transactions(
+    with open_admin(arguments) as admin:
+        found = admin.list_transactions(
             states=arguments.state,
             producer_ids=arguments.producer_id,
             duration_ms=arguments.running_longer_than_ms,
@@ -163,11 +157,9 @@ def list_transactions(arguments: argparse.Namespace) -> int:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """State, producer, and the partitions in the transaction."""
-    from fencepost.client.admin import Admin
     from fencepost.views.transactions import described_transaction, refusal_of
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         found = admin.describe_transaction(arguments.transactional_id)
         refusing = _refusing(admin, found)
     if arguments.json:
@@ -204,13 +196,11 @@ def _refusing(admin: Admin, found: TransactionDescription) -> list[OpenTransacti
 @command
 def describe_producers(arguments: argparse.Namespace) -> int:
     """The producers of one partition, those with an open transaction and others."""
-    from fencepost.client.admin import Admin
     from fencepost.views.transactions import ProducerView
 
     partition = partition_of(arguments.partition, "PARTITION")
     check_number("--broker", arguments.broker, 0, INT32_MAX)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         found = admin.describe_producers([partition], broker=arguments.broker)[partition]
     print_views(arguments, ProducerView, [ProducerView.of(one) for one in found])
     return 0
@@ -220,14 +210,12 @@ def describe_producers(arguments: argparse.Namespace) -> int:
 def find_hanging(arguments: argparse.Namespace) -> int:
     """Old open transactions that no coordinator knows of, and ends that partitions refuse."""
     from fencepost.cli.partition_words import existing_or_all_partitions
-    from fencepost.client.admin import Admin
     from fencepost.client.stable_offset import Verdict, open_transactions, refused_ends
     from fencepost.views.transactions import OpenTransactionView
 
     check_number("--max-transaction-timeout", arguments.max_transaction_timeout, 0, INT32_MAX)
     older_than_ms = (arguments.max_transaction_timeout + GRACE_MIN) * MINUTE_MS
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         chosen = existing_or_all_partitions(admin, arguments.partitions)
         found = [
             one
@@ -250,13 +238,11 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 @command
 def abort(arguments: argparse.Namespace) -> int:
     """Write the marker; the transaction is found by its start offset, or taken as given."""
-    from fencepost.client.admin import Admin
     from fencepost.views.transactions import AbortedTransaction
 
     partition = partition_of(arguments.partition, "PARTITION")
     _check_abort(arguments)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         producer = _producer_to_abort(admin, partition, arguments)
         if not arguments.force:
             _refuse_known(admin, partition, producer)
@@ -340,11 +326,10 @@ def _refuse_known(admin: Admin, partition: TopicPartition, producer: PartitionPr
 @command
 def force_terminate(arguments: argparse.Namespace) -> int:
     """As a new producer of the id would."""
-    from fencepost.client.admin import Admin
     from fencepost.views.transactions import TerminatedTransaction
 
-    with open_cluster(arguments) as cluster:
-        before = Admin(cluster).force_terminate(arguments.transactional_id)
+    with open_admin(arguments) as admin:
+        before = admin.force_terminate(arguments.transactional_id)
     was_open = before.state == "Ongoing"
     what = "its transaction is aborted" if was_open else "it had no open transaction"
     sentence = f"{escaped(arguments.transactional_id)}: {what}, its producer is fenced"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.output import print_json
 
 DESCRIPTION = """\
@@ -38,12 +38,10 @@ def explain(arguments: argparse.Namespace) -> int:
     from fencepost.cli.partition_words import existing_or_all_partitions
     from fencepost.cli.times import now_ms
     from fencepost.client import stable_offset
-    from fencepost.client.admin import Admin
     from fencepost.views.tables import escaped
     from fencepost.views.transactions import StableOffsetView, explanation
 
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         partitions = existing_or_all_partitions(admin, arguments.partitions)
         now = now_ms()
         found = stable_offset.explain(admin, partitions, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
@@ -28,10 +28,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost users`."""
     parser = subparsers.add_parser(
-        "users",
-        help="users who log in by SCRAM: list, set and delete them",
-        description="Users who log in by SCRAM.",
-        epilog=EXAMPLES,
+        "users", description="Users who log in by SCRAM.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="users and their mechanisms")
@@ -67,11 +64,10 @@ def register(subparsers: Any) -> None:
 @command
 def list_users(arguments: argparse.Namespace) -> int:
     """A row per user and mechanism."""
-    from fencepost.client.admin import Admin
     from fencepost.views.security import UserView
 
-    with open_cluster(arguments) as cluster:
-        found = Admin(cluster).describe_user_scram_credentials(arguments.users or None)
+    with open_admin(arguments) as admin:
+        found = admin.describe_user_scram_credentials(arguments.users or None)
     views = [UserView.of(user, info) for user, infos in found.items() for info in infos]
     print_views(arguments, UserView, views)
     return 0
@@ -80,7 +76,6 @@ def list_users(arguments: argparse.Namespace) -> int:
 @command
 def set_user(arguments: argparse.Namespace) -> int:
     """Set a credential."""
-    from fencepost.client.admin import Admin
     from fencepost.client.scram_users import (
         DEFAULT_ITERATIONS,
         UserScramCredentialUpsertion,
@@ -100,8 +95,8 @@ def set_user(arguments: argparse.Namespace) -> int:
     assert mechanism is not None, "or argparse would have refused it"
     password = read_password(arguments, arguments.user)
     credential = UserScramCredentialUpsertion(arguments.user, mechanism, password, iterations)
-    with open_cluster(arguments) as cluster:
-        Admin(cluster).alter_user_scram_credentials([credential])
+    with open_admin(arguments) as admin:
+        admin.alter_user_scram_credentials([credential])
     done = ChangedUser(arguments.user, [arguments.mechanism], "set")
     print_result(arguments, done, f"user {arguments.user} can log in by {arguments.mechanism}")
     return 0
@@ -110,15 +105,13 @@ def set_user(arguments: argparse.Namespace) -> int:
 @command
 def delete_user(arguments: argparse.Namespace) -> int:
     """Delete a user's credentials, or one of them."""
-    from fencepost.client.admin import Admin
     from fencepost.client.scram_users import UserScramCredentialDeletion
     from fencepost.machines.image.scram import ScramMechanism
     from fencepost.views.security import ChangedUser
 
     user = arguments.user
     chosen = None if arguments.mechanism is None else ScramMechanism.named(arguments.mechanism)
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
+    with open_admin(arguments) as admin:
         if chosen is not None:
             mechanisms = [chosen]
         else:

@@ -258,7 +258,7 @@ class BatchProducer:
         self.cluster.run(self._driver().abort(self._core, self._wait_for_answers))
 
     def leave_open(self) -> OpenTransaction | None:
-        """Deliver everything and leave the transaction for somebody else to end, with
+        """Deliver everything and leave the transaction for another process to end, with
         `open_transactions.end_all`; None when nothing was sent in it.
 
         Errors as `commit_transaction`. The producer is of no use afterwards.
@@ -439,7 +439,7 @@ class BatchProducer:
         self._lose(channel, [], error)
 
     def _lose(self, channel: _Channel, lost: Sent, error: ClientError) -> None:
-        """The connection is of no use any more: nobody will answer what was sent on it, nor
+        """The connection is of no use any more: no answer will come to what was sent on it, nor
         `lost`, which could not be written."""
         channel.connection.close()
         if self._channels.get(channel.node.node_id) is channel:

@@ -217,7 +217,7 @@ class Connection(ConnectionCore):
             raise
 
     def abandon(self, token: Token[Any]) -> None:
-        """Say that nobody will receive `token`: its answer is thrown away when it comes."""
+        """Say that `token` will not be received: its answer is thrown away when it comes."""
         if self._early.pop(token.correlation_id, None) is None and token in self._in_flight:
             self._abandoned.add(token.correlation_id)
 
@@ -235,7 +235,7 @@ class Connection(ConnectionCore):
     @property
     def was_closed(self) -> bool:
         """Whether the broker has closed the connection while nothing was asked, as it does with
-        idle ones. Behind TLS nobody can tell without reading."""
+        idle ones. Behind TLS only reading tells."""
         idle = len(self._in_flight) == 0 and not self._early
         if self._socket is None or not idle or isinstance(self._socket, ssl.SSLSocket):
             return False

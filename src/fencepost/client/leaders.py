@@ -1,7 +1,7 @@
 """Questions about many partitions, each answered by its own leader.
 
 One request per leader, all written before the first answer is awaited. Partitions that come back
-with a retriable error are asked again, of whoever leads them then, until the deadline; the first
+with a retriable error are asked again, of their leaders then, until the deadline; the first
 other error ends it. The caller supplies how to build a request and how to read a response.
 """
 

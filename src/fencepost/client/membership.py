@@ -8,9 +8,10 @@ A driver sends what `next_request` returns to the group's coordinator and hands 
                        \\--> ASSIGNING --assign()--/
 
 The leader of a generation is told what all members subscribe to and is asked to `assign`.
-Rebalances are eager: whoever must join again gives up its partitions before, so the driver commits
-what it has read while `may_commit` and stops reading. A generation that the coordinator does not
-know any more (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID) is lost: others may read its partitions.
+Rebalances are eager: a member that must join again gives up its partitions before, so the driver
+commits what it has read while `may_commit` and stops reading. A generation that the coordinator
+does not know any more (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID) is lost: others may read its
+partitions.
 
 KIP-62 (rebalance timeout), KIP-345 (static members), KIP-394 (member ids), KIP-814 (a returning
 static leader leaves the assignment as it is).
@@ -277,7 +278,7 @@ class Membership:
 
 
 def _topics_of(metadata: bytes) -> frozenset[str]:
-    """What a member subscribes to: nothing if its client says it in a way nobody can read."""
+    """What a member subscribes to: nothing if its client says it in a way that cannot be read."""
     try:
         return frozenset(decode_prefixed(ConsumerProtocolSubscription, metadata).topics)
     except DecodeError:

@@ -1,7 +1,7 @@
 """Transactions that one process leaves open and another ends: first all of them are written, then
 somebody decides for all, then each is ended by EndTxn with its producer id and epoch.
 
-A broker cannot tell who sends EndTxn, so whoever knows id, producer id and epoch can end a
+A broker cannot tell who sends EndTxn, so a process that knows id, producer id and epoch can end a
 transaction; what must not happen in between is an InitProducerId for its transactional id, which
 aborts it. Nor may its timeout pass: then its coordinator aborts it. `outcomes` asks coordinators
 what became of transactions; an end that is sent twice is answered as if it had been sent once.
@@ -46,7 +46,7 @@ class Outcome(Enum):
     COMMITTED = "committed"
     """Or sure to be: the coordinator has decided."""
     ABORTED = "aborted"
-    """By somebody, by a timeout, or because another producer took the id over."""
+    """By another process, by a timeout, or because another producer took the id over."""
     FORGOTTEN = "forgotten"
     """The coordinator does not know the id any more: it ended, `transactional.id.expiration.ms`
     (7 days) ago or longer."""
@@ -172,7 +172,7 @@ def _by_coordinator(cluster: Cluster, names: Iterable[str]) -> dict[Any, list[st
 
 
 def _outcome(one: OpenTransaction, state: Any) -> Outcome:
-    """What a coordinator's description says of a transaction that nobody but its end, its timeout
+    """What a coordinator's description says of a transaction that nothing but its end, its timeout
     or another InitProducerId can have moved on."""
     is_same = state.producer_id == one.producer_id
     if state.transaction_state == "Ongoing" and is_same:

@@ -308,7 +308,7 @@ class ProduceCore:
         return parts
 
     def lose(self, lost: Sent, error: ClientError) -> None:
-        """These batches were written to a broker, or could not be, and nobody will answer."""
+        """These batches were written to a broker, or could not be, and no answer will come."""
         for queue, batch in lost:
             if error.retriable:
                 queue.last_error = error
@@ -415,6 +415,6 @@ _KNOWN_CODES: Final = frozenset(ErrorCode)
 def _may_be_appended(code: int) -> bool:
     """Whether a batch that was answered so may be in the log all the same.
 
-    Nobody can tell after an error that is not known here (KAFKA-14034).
+    It is open after an error that is not known here (KAFKA-14034).
     """
     return code in _MAYBE_APPENDED or code not in _KNOWN_CODES

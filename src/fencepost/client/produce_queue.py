@@ -289,8 +289,8 @@ class PartitionQueue:
 
     def expired(self) -> list[QueuedBatch]:
         """Batches whose delivery time is over, oldest first; those in flight are awaited."""
-        # All have the same time, so behind one that has time left nobody need look: queues are
-        # long, and they are looked at with every poll.
+        # All have the same time, so none behind one that has time left is over: queues are long,
+        # and they are looked at with every poll.
         return [
             batch
             for queued in (self.again, self.unsent)

@@ -1,7 +1,7 @@
 """A producer of single records, on top of `BatchProducer`.
 
 Records gather in `accumulator`, which says when a batch is closed and queued. Every call looks at
-the time; there is no thread, so whoever waits for something else calls `poll` within
+the time; there is no thread, so a caller that waits for something else calls `poll` within
 `next_poll_ms`.
 """
 

@@ -29,7 +29,7 @@ from fencepost.wire.types import Uuid
 TOPIC = "__cluster_metadata"
 ENDPOINT_CONTROLLERS = 2
 LOOKING_TIMEOUT_MS = 2_000
-"""A controller answers for itself at once; one that does not keeps nobody from asking the next."""
+"""A controller answers for itself at once; while one does not, the next is asked."""
 
 R = TypeVar("R", bound=Message)
 

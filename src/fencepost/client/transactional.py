@@ -89,7 +89,7 @@ class TransactionDriver:
         yield from self.end(commit=False)
 
     def leave_open(self, flush: Face) -> Conversation[OpenTransaction | None]:
-        """Deliver everything; the transaction, for somebody else to end, or None if the
+        """Deliver everything; the transaction, for another process to end, or None if the
         coordinator knows of none."""
         yield from self._deliver(flush)
         self.manager.check()

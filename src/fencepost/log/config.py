@@ -177,8 +177,8 @@ _RETENTION = (
         _LIST,
         ("delete",),
         each_of("compact", "delete"),
-        "How old data goes: `delete` by age and size, `compact` keeps the last record of each key,"
-        " both do both, an empty list keeps everything.",
+        "How old data is removed: `delete` by age and size, `compact` keeps the last record of each"
+        " key, both do both, an empty list keeps everything.",
         "log.cleanup.policy",
     ),
     _define(

@@ -118,7 +118,7 @@ class FetchHost:
             self._complete(pending)
 
     def gone(self, hosted: HostedPartition) -> None:
-        """The partition is deleted: whoever waits for it is answered."""
+        """The partition is deleted: fetches that wait for it are answered."""
         self._stirred(self._quiet.stir(hosted.key))
         for pending in self._pending.gone(hosted.key):
             self._complete(pending)

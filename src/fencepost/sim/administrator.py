@@ -68,9 +68,7 @@ class Administrator:
         workload = self._world.workload
         if self._asked is not None and self._asked in workload.waiting:
             return
-        leading = [one for one in self._world.live_controllers() if one.leads]
-        leading = [one for one in leading if not one.is_paused and one.gave_up is None]
-        leading = [one for one in leading if one.id not in workload.unreachable]
+        leading = [one for one in workload.reachable() if one.leads and not one.is_paused]
         if not leading:
             return
         node = leading[self._lane.pick(len(leading))]

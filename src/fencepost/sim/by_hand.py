@@ -4,7 +4,7 @@ Everything that may happen next lies open: messages on their way, flushes that w
 timers that are armed. Nothing takes time but waiting for a timer. The nodes, their disks and the
 checks are those of every world; a check that is not pleased raises `Violation`.
 
-The language of scenarios (`script_commands.py`) is this class in words.
+The language of scenarios (`script_*.py`) is this class in words.
 """
 
 from __future__ import annotations
@@ -306,13 +306,9 @@ class ByHand:
         node = self.node(node_id)
         node.is_excused = True
 
-        def fault(done: str, of: str, count: int) -> OSError | None:
-            if done != operation or path not in of:
-                return None
-            node.disk.fault = None
-            return OSError(errno.EIO, "the simulated disk refuses", of)
-
-        node.disk.fault = fault
+        node.disk.at_next(
+            operation, path, lambda of: OSError(errno.EIO, "the simulated disk refuses", of)
+        )
 
     # -- asking --------------------------------------------------------------------------------
 

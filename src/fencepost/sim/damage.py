@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import iter_headers
 from fencepost.log.names import QUORUM_STATE_FILE
-from fencepost.sim.disk import SECTOR_BYTES
+from fencepost.sim.disk_contents import SECTOR_BYTES
 
 if TYPE_CHECKING:
     from fencepost.sim.node import SimNode

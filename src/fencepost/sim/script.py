@@ -14,14 +14,15 @@ followed by the nodes that look different now and the messages that are new on t
 reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has three batches, all of
 epoch 1, of which two are on its disk. A log that begins behind a snapshot shows it: `[<40 2 | 3]`.
 
-Commands are in `script_commands.py`; docs/SIMULATOR.md has them in a table.
+Commands are in `script_*.py`; docs/SIMULATOR.md has them in a table.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from fencepost.sim.by_hand import ByHand
@@ -49,6 +50,8 @@ def commands() -> dict[str, Any]:
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
     for kind in (
         "commands",
+        "trouble",
+        "asking",
         "voters",
         "brokers",
         "transactions",
@@ -152,6 +155,11 @@ class Script:
             yield f"  {line}".rstrip()
 
     # -- for commands --------------------------------------------------------------------------
+
+    def expect(self, name: str) -> Callable[[str], None]:
+        """Have `outcomes` say that this waits, until the function returned is given its outcome."""
+        self.outcomes[name] = "waits"
+        return partial(self.outcomes.__setitem__, name)
 
     def flights(self) -> list[Event]:
         """The messages on their way, those that were sent first first."""

@@ -19,16 +19,21 @@ from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.calls import Call
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
-from fencepost.sim.clients.deleter import Deleter
-from fencepost.sim.clients.epoch_member import EpochMember
-from fencepost.sim.clients.guest import Guest
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
-from fencepost.sim.clients.transactor import Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_table import command, keys_of, node_of, options_of, split_options
+from fencepost.sim.script_table import (
+    act_as,
+    answer_to,
+    client_of,
+    command,
+    keys_of,
+    node_of,
+    options_of,
+    split_options,
+)
 from fencepost.sim.workload import COMPACTED, Asked
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -49,18 +54,12 @@ def topic(script: Script, words: list[str]) -> None:
     `outcomes`."""
     node, name = node_of(script, words[0]), words[1]
     given = {key: int(value) for key, value in options_of(words[2:]).items()}
-    key = f"topic {name}"
-    script.outcomes[key] = "waits"
-
-    def told(asked: Asked) -> None:
-        script.outcomes[key] = asked.said()
-
     script.world.workload.create_topic(
         node,
         name,
         given.get("partitions", 1),
         given.get("replicas", 3),
-        told,
+        answer_to(script, f"topic {name}"),
         given.get("min_isr", 2),
         configs=COMPACTED if "compacted" in given else {},
     )
@@ -78,14 +77,14 @@ def elect(script: Script, words: list[str]) -> None:
     if request.election_type:
         script.world.observer.oracle.partitions.may_lose.add(partition_of(script, words[1]))
     key = f"elect {words[1]}"
-    script.outcomes[key] = "waits"
+    say = script.expect(key)
 
-    def told(asked: Asked) -> None:
+    def answered(asked: Asked) -> None:
         (topic,) = asked.reply.replica_election_results
-        script.outcomes[key] = ErrorCode(topic.partition_result[0].error_code).name
+        say(ErrorCode(topic.partition_result[0].error_code).name)
 
     script.world.workload.submit(
-        node, key, lambda controller: controller.decide_elect_leaders(request), told
+        node, key, lambda controller: controller.decide_elect_leaders(request), answered
     )
 
 
@@ -100,14 +99,14 @@ def reassign(script: Script, words: list[str]) -> None:
         topics=[ReassignableTopic(name=name, partitions=[moved])]
     )
     key = f"reassign {words[1]} {to}"
-    script.outcomes[key] = "waits"
+    say = script.expect(key)
 
-    def told(asked: Asked) -> None:
+    def answered(asked: Asked) -> None:
         (topic,) = asked.reply.responses
-        script.outcomes[key] = ErrorCode(topic.partitions[0].error_code).name
+        say(ErrorCode(topic.partitions[0].error_code).name)
 
     script.world.workload.submit(
-        node, key, lambda controller: controller.decide_alter_partition_reassignments(request), told
+        node, key, lambda one: one.decide_alter_partition_reassignments(request), answered
     )
 
 
@@ -123,13 +122,7 @@ def feature(script: Script, words: list[str]) -> None:
     """`feature A NAME LEVEL`: ask controller A to run the cluster at a level of a feature; see
     `outcomes`."""
     node, name, level = node_of(script, words[0]), words[1], int(words[2])
-    key = f"feature {name}"
-    script.outcomes[key] = "waits"
-
-    def told(asked: Asked) -> None:
-        script.outcomes[key] = asked.said()
-
-    script.world.workload.update_feature(node, name, level, told)
+    script.world.workload.update_feature(node, name, level, answer_to(script, f"feature {name}"))
 
 
 @command
@@ -160,25 +153,11 @@ def produce(script: Script, words: list[str]) -> None:
     producer, key = _producer_of(script, words[0]), partition_of(script, words[1])
     if producer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last batch")
-    note_outcome(script, producer, f"{words[0]} {words[1]}")
     count, sequence = int((words[2:] or ["1"])[0]), int(words[3]) if len(words) > 3 else None
     keys = keys_of(given.get("keys", given.get("deleted", "")))
     items = [(one, "deleted" in given) for one in keys if one]
-    script.world.guard(lambda: producer.produce(key, count, sequence, items), None)
-
-
-def note_outcome(
-    script: Script,
-    client: Producer | Committer | Member | Deleter | Transactor | EpochMember | Guest,
-    name: str,
-) -> None:
-    """Keep under `name` what becomes of the next thing that the client does."""
-    script.outcomes[name] = "waits"
-
-    def told(said: str) -> None:
-        script.outcomes[name] = said
-
-    client.on_outcome = told
+    name = f"{words[0]} {words[1]}"
+    act_as(script, producer, name, lambda: producer.produce(key, count, sequence, items))
 
 
 @command
@@ -198,13 +177,7 @@ def consume(script: Script, words: list[str]) -> None:
 def latest(script: Script, words: list[str]) -> None:
     """`latest C TOPIC-N`: consumer C asks the leader where the partition ends; see `outcomes`."""
     consumer, key = _consumer_of(script, words[0]), partition_of(script, words[1])
-    name = f"latest {words[0]} {words[1]}"
-    script.outcomes[name] = "waits"
-
-    def told(said: str) -> None:
-        script.outcomes[name] = said
-
-    consumer.ask_latest(key, told)
+    consumer.ask_latest(key, script.expect(f"latest {words[0]} {words[1]}"))
 
 
 @command
@@ -226,9 +199,8 @@ def _ask_of_group(script: Script, words: list[str], what: str) -> None:
     committer, key = committer_of(script, words[0]), partition_of(script, words[1])
     if committer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last commit")
-    note_outcome(script, committer, f"{what} {words[0]} {words[1]}")
     ask = committer.commit if what == "commit" else committer.fetch
-    script.world.guard(lambda: ask(key), None)
+    act_as(script, committer, f"{what} {words[0]} {words[1]}", lambda: ask(key))
 
 
 @command
@@ -265,8 +237,7 @@ def _do_as_member(
     script: Script, words: list[str], what: str, do: Callable[[Member], None]
 ) -> None:
     member = member_of(script, words[0])
-    note_outcome(script, member, f"{words[0]} {what}")
-    script.world.guard(lambda: do(member), None)
+    act_as(script, member, f"{words[0]} {what}", lambda: do(member))
 
 
 @command
@@ -276,9 +247,9 @@ def delete_records(script: Script, words: list[str]) -> None:
     deleters = script.world.clients.deleters
     if not deleters:
         raise ScriptError("no client deletes records here; one does if deleters=1")
-    key = partition_of(script, words[0])
-    note_outcome(script, deleters[0], f"delete {words[0]} {words[1]}")
-    script.world.guard(lambda: deleters[0].delete(key, int(words[1])), None)
+    key, offset = partition_of(script, words[0]), int(words[1])
+    name = f"delete {words[0]} {words[1]}"
+    act_as(script, deleters[0], name, lambda: deleters[0].delete(key, offset))
 
 
 @command
@@ -363,35 +334,25 @@ def hosted_of(script: Script, broker: str, partition: str) -> HostedPartition:
 
 
 def _producer_of(script: Script, word: str) -> Producer:
-    try:
-        return script.world.clients.producers[int(word.removeprefix("p")) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(f"{word} is no producer; there are p1, p2, ...") from None
+    clients = script.world.clients.producers
+    return client_of(clients, word, "is no producer; there are p1, p2, ...")
 
 
 def _consumer_of(script: Script, word: str) -> Consumer:
-    try:
-        return script.world.clients.consumers[int(word.removeprefix("c")) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(f"{word} is no consumer; there are c1, c2, ...") from None
+    clients = script.world.clients.consumers
+    return client_of(clients, word, "is no consumer; there are c1, c2, ...")
 
 
 def committer_of(script: Script, word: str) -> Committer:
-    try:
-        return script.world.clients.committers[int(word.removeprefix("g")) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(f"{word} commits nothing; g1, g2, ... do if committers=N") from None
+    clients = script.world.clients.committers
+    return client_of(clients, word, "commits nothing; g1, g2, ... do if committers=N")
 
 
 def member_of(script: Script, word: str) -> Member:
     clients = script.world.clients
     members = clients.mixed_members if word.startswith("k") else clients.members
-    try:
-        return members[int(word[1:]) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(
-            f"{word} is no member; m1, m2, ... are if members=N, and k1, k2, ... if mixed_members=N"
-        ) from None
+    said = "is no member; m1, m2, ... are if members=N, and k1, k2, ... if mixed_members=N"
+    return client_of(members, word, said)
 
 
 def partition_of(script: Script, word: str) -> PartitionKey:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from fencepost.sim.clients.epoch_member import REBALANCE_TIMEOUT_MS, EpochMember
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_brokers import member_of, note_outcome, partition_of
-from fencepost.sim.script_table import command, split_options
+from fencepost.sim.script_brokers import member_of, partition_of
+from fencepost.sim.script_table import act_as, client_of, command, split_options
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -82,17 +82,15 @@ def beat_as(script: Script, words: list[str]) -> None:
                 partition_of(script, one) for one in given.get("owns", "").split(",") if one
             )
         ]
-    name = f"{member_id} {epoch}"
-    script.outcomes[name] = "waits"
+    say = script.expect(f"{member_id} {epoch}")
 
-    def told(response: Any) -> None:
-        script.outcomes[name] = "no answer" if response is None else _said(script, response)
+    def answered(response: Any) -> None:
+        say("no answer" if response is None else _said(script, response))
 
-    offsets = sender.offsets_partition()
-    broker_id = None if offsets is None else sender.leader_of(offsets)
+    broker_id = sender.coordinator()
     if broker_id is None:
         raise ScriptError("no broker coordinates the group")
-    script.world.guard(lambda: sender.ask(broker_id, request, told, _NEWEST), None)
+    script.world.guard(lambda: sender.ask(broker_id, request, answered, _NEWEST), None)
 
 
 def _said(script: Script, response: Any) -> str:
@@ -114,12 +112,9 @@ def _said(script: Script, response: Any) -> str:
 
 def _do(script: Script, words: list[str], what: str, do: Callable[[EpochMember], None]) -> None:
     member = _epoch_member_of(script, words[0])
-    note_outcome(script, member, f"{words[0]} {what}")
-    script.world.guard(lambda: do(member), None)
+    act_as(script, member, f"{words[0]} {what}", lambda: do(member))
 
 
 def _epoch_member_of(script: Script, word: str) -> EpochMember:
-    try:
-        return script.world.clients.epoch_members[int(word.removeprefix("e")) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(f"{word} is none of e1, e2, ...: epoch_members=N") from None
+    clients = script.world.clients.epoch_members
+    return client_of(clients, word, "is none of e1, e2, ...: epoch_members=N")

@@ -12,9 +12,8 @@ from fencepost.machines.image.acls import Acl, AclOperation, Pattern, Permission
 from fencepost.sim.brokers.guests import user_of
 from fencepost.sim.clients.guest import Guest
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_brokers import broker_of, note_outcome, partition_of
-from fencepost.sim.script_table import command, node_of, options_of
-from fencepost.sim.workload import Asked
+from fencepost.sim.script_brokers import broker_of, partition_of
+from fencepost.sim.script_table import act_as, answer_to, client_of, command, node_of, options_of
 
 
 @command
@@ -51,17 +50,14 @@ def read(script: Script, words: list[str]) -> None:
     see `outcomes`."""
     guest, key = _guest_of(script, words[0]), partition_of(script, words[1])
     broker, given = broker_of(script, words[2]), options_of(words[3:])
-    note_outcome(script, guest, f"read {words[0]} {words[1]} {words[2]}")
     offset, wait_ms = int(given.get("at", 0)), int(given.get("wait", 0))
-    script.world.guard(lambda: guest.fetch(key, broker.id, offset, wait_ms), None)
+    name = f"read {words[0]} {words[1]} {words[2]}"
+    act_as(script, guest, name, lambda: guest.fetch(key, broker.id, offset, wait_ms))
 
 
 def _guest_of(script: Script, word: str) -> Guest:
-    guests: list[Guest] = script.world.clients.guests
-    number = word.removeprefix("u")
-    if not number.isdecimal() or not 1 <= int(number) <= len(guests):
-        raise ScriptError(f"{word} is no guest; u1, u2, ... are if guests=N")
-    return guests[int(number) - 1]
+    clients = script.world.clients.guests
+    return client_of(clients, word, "is no guest; u1, u2, ... are if guests=N")
 
 
 def _about_acl(script: Script, what: str, words: list[str], ask: Callable[..., Any]) -> None:
@@ -80,21 +76,11 @@ def _about_acl(script: Script, what: str, words: list[str], ask: Callable[..., A
         "*",
         permission,
     )
-    ask(node, acl, _keep(script, " ".join([what, *words[1:]])))
+    ask(node, acl, answer_to(script, " ".join([what, *words[1:]])))
 
 
 def _about_user(script: Script, what: str, words: list[str], *, exists: bool) -> None:
     user = user_of(_guest_of(script, words[1]).id)
-    then = _keep(script, f"{what} {words[1]}")
+    then = answer_to(script, f"{what} {words[1]}")
     node = node_of(script, words[0])
     script.world.administrator.set_user(node, user, exists=exists, then=then)
-
-
-def _keep(script: Script, name: str) -> Callable[[Asked], None]:
-    """Keep under `name` what is answered."""
-    script.outcomes[name] = "waits"
-
-    def told(asked: Asked) -> None:
-        script.outcomes[name] = asked.said()
-
-    return told

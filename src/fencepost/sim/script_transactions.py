@@ -12,10 +12,9 @@ from fencepost.sim.script_brokers import (
     broker_of,
     committer_of,
     hosted_of,
-    note_outcome,
     partition_of,
 )
-from fencepost.sim.script_table import command, keys_of, split_options
+from fencepost.sim.script_table import act_as, client_of, command, keys_of, split_options
 
 
 @command
@@ -131,13 +130,9 @@ def stable(script: Script, words: list[str]) -> list[str]:
 
 
 def _do(script: Script, name: str, what: str, act: Callable[[], None]) -> None:
-    transactor = _transactor_of(script, name)
-    note_outcome(script, transactor, f"{name} {what}")
-    script.world.guard(act, None)
+    act_as(script, _transactor_of(script, name), f"{name} {what}", act)
 
 
 def _transactor_of(script: Script, word: str) -> Transactor:
-    try:
-        return script.world.clients.transactors[int(word.removeprefix("x")) - 1]
-    except (ValueError, IndexError):
-        raise ScriptError(f"{word} is no transactor; x1, x2, ... are if transactors=N") from None
+    clients = script.world.clients.transactors
+    return client_of(clients, word, "is no transactor; x1, x2, ... are if transactors=N")

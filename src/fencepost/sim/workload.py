@@ -62,8 +62,8 @@ COMPACTED_SOON = {
     "segment.ms": "2000",
     "delete.retention.ms": "4000",
 }
-"""Topics of drawn worlds: DeleteRecords is refused where the policy is `compact` alone."""
-"""So that within a world there is something to be compacted, and markers and tombstones may go."""
+"""Topics of drawn worlds: DeleteRecords is refused where the policy is `compact` alone. Within a
+world there is something to be compacted so, and markers and tombstones may go."""
 _SET = 0
 _TOPIC = 2
 _BROKER = 4
@@ -93,6 +93,18 @@ class Asked:
         parts = getattr(self.reply, "topics", None) or getattr(self.reply, "responses", None)
         code = getattr(parts[0] if parts else self.reply, "error_code", 0)
         return ErrorCode(code).name
+
+
+def _both(answered: Then, then: Then | None) -> Then:
+    """`answered` is called if there is an answer and no error of all of it; and then `then`."""
+
+    def told(asked: Asked) -> None:
+        if asked.error is ErrorCode.NONE:
+            answered(asked)
+        if then is not None:
+            then(asked)
+
+    return told
 
 
 class Workload:
@@ -125,8 +137,7 @@ class Workload:
 
     def _turn(self) -> None:
         self.begin()
-        alive = [node for node in self._world.live_controllers() if node.gave_up is None]
-        alive = [node for node in alive if node.id not in self.unreachable]
+        alive = self.reachable()
         if not alive:
             return
         leading = [node for node in alive if node.leads]
@@ -144,6 +155,11 @@ class Workload:
             self._broker(node)
         else:
             self.submit(node, "expiry", lambda c: c.decide_session_expiry(node.clocks.now_ms()))
+
+    def reachable(self) -> list[SimNode]:
+        """The controllers that are up and that clients reach."""
+        live = self._world.live_controllers()
+        return [one for one in live if one.gave_up is None and one.id not in self.unreachable]
 
     def submit(
         self,
@@ -276,17 +292,15 @@ class Workload:
             ]
         )
 
-        def told(asked: Asked) -> None:
-            if asked.error is ErrorCode.NONE and not asked.reply.topics[0].error_code:
+        def answered(asked: Asked) -> None:
+            if not asked.reply.topics[0].error_code:
                 self.topics[name] = True
-            if then is not None:
-                then(asked)
 
         return self.submit(
             node,
             f"create {name}",
             lambda controller: controller.decide_create_topics(request, iter([topic_id] * 2)),
-            told,
+            _both(answered, then),
         )
 
     def create_internal_topic(
@@ -313,17 +327,15 @@ class Workload:
         self.topics.pop(name, None)  # from now on anything may be true of it
         self._note_deleted(node, name)
 
-        def told(asked: Asked) -> None:
-            if asked.error is ErrorCode.NONE and not asked.reply.responses[0].error_code:
+        def answered(asked: Asked) -> None:
+            if not asked.reply.responses[0].error_code:
                 self.topics[name] = False
-            if then is not None:
-                then(asked)
 
         return self.submit(
             node,
             f"delete {name}",
             lambda controller: controller.decide_delete_topics(request),
-            told,
+            _both(answered, then),
         )
 
     def _note_deleted(self, node: SimNode, name: str) -> None:
@@ -382,17 +394,15 @@ class Workload:
             want_fence=False,
         )
 
-        def told(asked: Asked) -> None:
-            if asked.error is ErrorCode.NONE and asked.reply.error_code:
+        def answered(asked: Asked) -> None:
+            if asked.reply.error_code:
                 self._epochs.pop(broker_id, None)
-            if then is not None:
-                then(asked)
 
         return self.submit(
             node,
             f"heartbeat of {broker_id}",
             lambda controller: controller.decide_broker_heartbeat(request, node.clocks.now_ms()),
-            told,
+            _both(answered, then),
         )
 
     def register_broker(self, node: SimNode, broker_id: int, then: Then | None = None) -> Asked:
@@ -414,11 +424,9 @@ class Workload:
             log_dirs=[Uuid(b"dir" + bytes(9) + broker_id.to_bytes(4, "big"))],
         )
 
-        def told(asked: Asked) -> None:
-            if asked.error is ErrorCode.NONE and not asked.reply.error_code:
+        def answered(asked: Asked) -> None:
+            if not asked.reply.error_code:
                 self._epochs[broker_id] = asked.reply.broker_epoch
-            if then is not None:
-                then(asked)
 
         return self.submit(
             node,
@@ -426,7 +434,7 @@ class Workload:
             lambda controller: controller.decide_register_broker(
                 request, node.clocks.now_ms(), controller.next_offset
             ),
-            told,
+            _both(answered, then),
         )
 
     # -- promises ------------------------------------------------------------------------------

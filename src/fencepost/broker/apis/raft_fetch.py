@@ -1,4 +1,4 @@
-"""Fetch (key 1) v4-18 on a controller's listener: the metadata log, for whoever follows it.
+"""Fetch (key 1) v4-18 on a controller's listener: the metadata log, for the nodes that follow it.
 
 The quorum machine says what may be read and from where on the reader's log is another one
 (`machines.quorum.serving`); here are the bytes. There are no fetch sessions, as in Kafka: each

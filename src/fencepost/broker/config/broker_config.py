@@ -123,7 +123,7 @@ class BrokerConfig:
         """The name of the listener that brokers use among themselves."""
         self._told = self._check_advertised()
         self.metrics_listener = self._check_metrics_listener()
-        """Where metrics and health are told over HTTP; None if they are not."""
+        """Where metrics and health are served over HTTP; None if they are not."""
         self._check_early_start()
         check_pairs(self.get)
         self.topic_defaults = self._topic_defaults()

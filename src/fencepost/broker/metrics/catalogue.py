@@ -65,7 +65,7 @@ _REPLICAS = (
     MetricDef(
         "fencepost_replicas_halted",
         _G,
-        "Replicas that stand still until an operator acts, by cause; /ready says which and why.",
+        "Replicas that are halted until an operator acts, by cause; /ready says which and why.",
         ("cause",),
     ),
     MetricDef(f"{REPLICAS}reassigningpartitions", _G, "Led partitions that are being reassigned."),
@@ -249,13 +249,13 @@ _CONNECTIONS = (
     MetricDef(
         f"{SOCKETS}failed_reauthentication_total",
         _C,
-        "Logins that failed on connections that would have gone on.",
+        "Logins that failed on connections that were logged in before.",
         _LISTENER,
     ),
     MetricDef(
         f"{SOCKETS}successful_authentication_no_reauth_total",
         _C,
-        "Logins of clients too old to be told how long their session lasts.",
+        "Logins of clients too old to get the lifetime of their session.",
         _LISTENER,
     ),
     MetricDef(

@@ -150,24 +150,7 @@ class BrokerPart:
         """Make the parts and tell them of each other."""
         core = self._core
         ports, config = core.ports, core.config
-        self.following = InOrder(ports.scheduler.lane())
-        self.replicas = ReplicaManager(
-            config.node_id,
-            ports,
-            core.storage,
-            RecoveryPool(
-                core.storage, lambda: core.settings.get("num.recovery.threads.per.data.dir")
-            ),
-            self.following,
-            lambda image: topic_configs_under(config, image),
-        )
-        self.partitions = PartitionAccess(core.access, self.replicas)
-        core.storage.on_failed = self.replicas.dir_failed
-        self.replicas.on_gone = self.late.gone
-        self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
-        self.replicas.on_broken = core.fail
-        self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
-        self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
+        self._wire_replicas()
         core.metadata.on_image(self._image_changed)
         core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self.forwarder = Forwarder(core.channel)
@@ -202,6 +185,29 @@ class BrokerPart:
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
         self._cordon()
         core.settings.watch([CORDONED_KEY], self._cordon)
+
+    def _wire_replicas(self) -> None:
+        """What hosts the replicas, and what becomes of their directories and failures."""
+        core = self._core
+        ports, config = core.ports, core.config
+        self.following = InOrder(ports.scheduler.lane())
+        self.replicas = ReplicaManager(
+            config.node_id,
+            ports,
+            core.storage,
+            RecoveryPool(
+                core.storage, lambda: core.settings.get("num.recovery.threads.per.data.dir")
+            ),
+            self.following,
+            lambda image: topic_configs_under(config, image),
+        )
+        self.partitions = PartitionAccess(core.access, self.replicas)
+        core.storage.on_failed = self.replicas.dir_failed
+        self.replicas.on_gone = self.late.gone
+        self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
+        self.replicas.on_broken = core.fail
+        self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
+        self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
 
     def _wire_appends(self) -> None:
         """What collects producers' batches, until the turn ends or another request comes."""

@@ -34,7 +34,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost archive`."""
     parser = subparsers.add_parser(
         "archive",
-        help="topics into partitioned files by Spark, and back into topics",
         description="Archives of topics: Parquet files by topic and date, written by Spark.",
         epilog=EXAMPLES,
     )

@@ -10,10 +10,10 @@ from typing import Any
 
 from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_result
 from fencepost.cli.rates import Rates, duration
-from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.archive import CompactedArchive, MaintainedArchive
 
 MB = 1_000_000
@@ -80,9 +80,6 @@ def _in_session(
 ) -> tuple[Any, float]:
     """What `work` returns, given a session, the archive, the target and a meter; and how long it
     took. UsageError, InputError."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from fencepost.arrow.archive.layout import ArchiveError
 
     if not 0 < arguments.target_mb <= 1 << 20:
@@ -90,13 +87,10 @@ def _in_session(
     rates = Rates(None, quiet=arguments.quiet)
     layout = layout_of(arguments)
     try:
-        layout.require()
-        with open_session(arguments, f"fencepost archive {action}") as spark:
-            done = work(spark, layout, int(arguments.target_mb * MB), rates)
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
+        with spark_failures(ArchiveError, OSError):
+            layout.require()
+            with open_session(arguments, f"fencepost archive {action}") as spark:
+                done = work(spark, layout, int(arguments.target_mb * MB), rates)
     finally:
         rates.close()
     return done, rates.took_s

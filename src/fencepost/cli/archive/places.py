@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from fencepost.cli.failures import InputError
+from fencepost.cli.failures import as_input_errors
 from fencepost.cli.stores import add_storage_option, storage_settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,5 @@ def layout_of(arguments: argparse.Namespace) -> Layout:
     """The archive in DIR. UsageError, InputError."""
     from fencepost.arrow.archive.layout import ArchiveError, Layout
 
-    try:
+    with as_input_errors(ArchiveError):
         return Layout(arguments.directory, storage_settings(arguments))
-    except ArchiveError as error:
-        raise InputError(str(error)) from error

@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import (
-    bootstrap_servers,
-    client_config,
-    command,
-    given_properties,
-    open_cluster,
-)
-from fencepost.cli.failures import InputError
+from fencepost.cli.cluster_options import client_config, command, open_cluster
+from fencepost.cli.failures import as_input_errors
 from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
-from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.cli.spark_query import kafka_options
+from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.rates import ContinuedPartition, ReplayedRecords, TranslatedOffset
 
 if TYPE_CHECKING:
@@ -31,9 +26,7 @@ OFFSET_COLUMNS = (
 
 def _written_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the sink that a replay writes with."""
-    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    return options | {
-        "kafka.bootstrap.servers": bootstrap_servers(arguments),
+    return kafka_options(arguments) | {
         "topic": arguments.to,
         "deliveryGuarantee": "exactly-once",
         "keepTimestamps": "true",
@@ -43,9 +36,6 @@ def _written_options(arguments: argparse.Namespace) -> dict[str, str]:
 @command
 def replay(arguments: argparse.Namespace) -> int:
     """By Spark's tasks, in transactions."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.replaying import STEP_RECORDS, replay as replay_archive
     from fencepost.spark.archive.running import in_tasks
@@ -61,24 +51,21 @@ def replay(arguments: argparse.Namespace) -> int:
         rates.add(done.rows, done.data_bytes, 1)
 
     try:
-        layout.require()
-        sink = sink_options(_written_options(arguments))
-        with open_session(arguments, "fencepost archive replay") as spark:
-            plan = replay_archive(
-                layout,
-                sink,
-                in_tasks(spark),
-                name=arguments.name or arguments.to,
-                topic=arguments.topic,
-                keep_partitions=not arguments.by_key,
-                step_records=arguments.step_records or STEP_RECORDS,
-                spark=spark,
-                on_step=on_step,
-            )
-    except (ArchiveError, ExactlyOnceError, OSError) as error:
-        raise InputError(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
+        with spark_failures(ArchiveError, ExactlyOnceError, OSError):
+            layout.require()
+            sink = sink_options(_written_options(arguments))
+            with open_session(arguments, "fencepost archive replay") as spark:
+                plan = replay_archive(
+                    layout,
+                    sink,
+                    in_tasks(spark),
+                    name=arguments.name or arguments.to,
+                    topic=arguments.topic,
+                    keep_partitions=not arguments.by_key,
+                    step_records=arguments.step_records or STEP_RECORDS,
+                    spark=spark,
+                    on_step=on_step,
+                )
     finally:
         rates.close()
     if arguments.json:
@@ -100,7 +87,7 @@ def offsets(arguments: argparse.Namespace) -> int:
     from fencepost.spark.archive.offset_map import each_offset
     from fencepost.spark.archive.replaying import read_offsets
 
-    try:
+    with as_input_errors(ArchiveError, OSError):
         table = read_offsets(layout_of(arguments), arguments.name)
         if arguments.csv:
             with Path(arguments.csv).open("w", newline="") as file:
@@ -108,8 +95,6 @@ def offsets(arguments: argparse.Namespace) -> int:
                 writer.writerow(OFFSET_COLUMNS)
                 writer.writerows(each_offset(table))
             return 0
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
     if arguments.json:
         print_json(table.to_pylist())
     else:
@@ -128,14 +113,12 @@ def translate(arguments: argparse.Namespace) -> int:
     from fencepost.spark.archive.replaying import last_topic_id, read_offsets
 
     layout = layout_of(arguments)
-    try:
+    with as_input_errors(ArchiveError, OSError):
         table = read_offsets(layout, arguments.name)
         with open_cluster(arguments) as cluster:
             known = GroupAdmin(cluster).group_offsets(arguments.group)
         committed = {where: one.offset for where, one in known.items()}
         found = translated(table, committed, last_topic_id(layout, arguments.name))
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
     group = arguments.new_group or arguments.group
     if arguments.commit_to:
         config = client_config(arguments, arguments.commit_to)
@@ -156,11 +139,11 @@ def go_on(arguments: argparse.Namespace) -> int:
     from fencepost.spark.archive.continuing import continue_archive
 
     layout = layout_of(arguments)
-    try:
-        with open_cluster(arguments, isolation_level="read_committed") as cluster:
-            found = continue_archive(layout, cluster, arguments.name)
-    except (ArchiveError, CheckpointError, OSError) as error:
-        raise InputError(str(error)) from error
+    with (
+        as_input_errors(ArchiveError, CheckpointError, OSError),
+        open_cluster(arguments, isolation_level="read_committed") as cluster,
+    ):
+        found = continue_archive(layout, cluster, arguments.name)
     rows = [ContinuedPartition(*where, *at) for where, at in sorted(found.items())]
     print_views(arguments, ContinuedPartition, rows)
     return 0

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import UsageError, as_input_errors
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_query import source_options_of
-from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.rates import ArchivedRecords
 
 if TYPE_CHECKING:
@@ -40,17 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     source = source_of(arguments)
     layout = layout_of(arguments)
-    try:
-        with layout.lock("writer", wait=False, holder="another run that archives"):
-            return _run(arguments, layout, source)
-    except (ArchiveError, ReadError, SparkError, OSError) as error:
-        raise InputError(str(error)) from error
+    with (
+        as_input_errors(ArchiveError, ReadError, SparkError, OSError),
+        layout.lock("writer", wait=False, holder="another run that archives"),
+    ):
+        return _run(arguments, layout, source)
 
 
 def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> int:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from fencepost.spark.archive.progress import offsets_to_read
     from fencepost.spark.archive.query import archive_topics, prepare, source_options_of
 
@@ -68,7 +65,11 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
     try:
         # Entered when there is a session: PySpark then has a handler of its own, which calls Java
         # in the middle of a call of Java and tells of that at length.
-        with open_session(arguments, "fencepost archive") as spark, Interrupts() as interrupts:
+        with (
+            spark_failures(),
+            open_session(arguments, "fencepost archive") as spark,
+            Interrupts() as interrupts,
+        ):
             query = archive_topics(
                 spark,
                 source,
@@ -84,8 +85,6 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
                         pass
             finally:
                 query.stop()
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
     except KeyboardInterrupt:
         rates.close()
         _summary(arguments, rates, batches)

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties, open_cluster
-from fencepost.cli.failures import InputError
+from fencepost.cli.cluster_options import command, open_cluster
+from fencepost.cli.failures import as_input_errors
 from fencepost.cli.output import print_json, print_table_of
-from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.cli.spark_query import kafka_options
+from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.archive import (
     ArchivedDate,
     ArchivedPartition,
@@ -29,10 +30,8 @@ def status(arguments: argparse.Namespace) -> int:
     from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.checking import status as status_of
 
-    try:
+    with as_input_errors(ArchiveError, OSError):
         found = status_of(layout_of(arguments))
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
     _print(arguments, found, None)
     return 1 if found.all_problems else 0
 
@@ -40,25 +39,18 @@ def status(arguments: argparse.Namespace) -> int:
 @command
 def verify(arguments: argparse.Namespace) -> int:
     """By all that is in the files, and in the topics if asked."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.checking import verify as verify_archive
     from fencepost.spark.archive.running import in_tasks
 
     layout = layout_of(arguments)
     compared: list[Compared] | None = None
-    try:
+    with spark_failures(ArchiveError, OSError):
         layout.require()
         with open_session(arguments, "fencepost archive verify") as spark:
             found = verify_archive(layout, in_tasks(spark))
             if arguments.against_topic:
                 compared = _compare(arguments, spark, layout)
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
     _print(arguments, found, compared)
     differs = any(not one.same for one in compared or [])
     return 1 if found.all_problems or differs else 0
@@ -67,10 +59,8 @@ def verify(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace, spark: Any, layout: Any) -> list[Compared]:
     from fencepost.spark.archive.comparing import compare
 
-    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     with open_cluster(arguments) as cluster:
-        return compare(spark, layout, source, cluster)
+        return compare(spark, layout, kafka_options(arguments), cluster)
 
 
 def _print(arguments: argparse.Namespace, found: Status, compared: list[Compared] | None) -> None:

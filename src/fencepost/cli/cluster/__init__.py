@@ -27,7 +27,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost cluster`."""
     parser = subparsers.add_parser(
         "cluster",
-        help="run a cluster of several nodes on this machine",
         description="Run controllers and brokers on this machine, one process each.",
         epilog=EXAMPLES,
     )

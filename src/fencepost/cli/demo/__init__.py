@@ -53,11 +53,7 @@ class DemoFailedError(RuntimeError):
 
 def register(subparsers: Any) -> None:
     """Add the `demo` command to the command line."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="real flights through a broker and Spark into tables and a chart",
-        description=__doc__,
-    )
+    parser = subparsers.add_parser("demo", description=__doc__)
     parser.add_argument(
         "--dir",
         type=Path,

@@ -18,9 +18,7 @@ from fencepost.cli.log.verify import register_verify
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost log`."""
     parser = subparsers.add_parser(
-        "log",
-        help="files of a data directory: show them, check them",
-        description="Look at files of a data directory; nothing is changed or locked.",
+        "log", description="Look at files of a data directory; nothing is changed or locked."
     )
     actions = add_actions(parser)
     register_dump(actions)

@@ -21,10 +21,7 @@ examples:
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost pipeline`."""
     parser = subparsers.add_parser(
-        "pipeline",
-        help="a Spark Declarative Pipelines project from topic to tables and back",
-        description="Projects for Spark Declarative Pipelines.",
-        epilog=EXAMPLES,
+        "pipeline", description="Projects for Spark Declarative Pipelines.", epilog=EXAMPLES
     )
     actions = add_actions(parser)
     making = actions.add_parser("init", help="write a project that runs as it is", epilog=EXAMPLES)

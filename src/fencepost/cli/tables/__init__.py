@@ -28,7 +28,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost tables`."""
     parser = subparsers.add_parser(
         "tables",
-        help="topics as tables of latest values, from change data too",
         description="Tables of the latest value of each key, written by Spark.",
         epilog=EXAMPLES,
     )

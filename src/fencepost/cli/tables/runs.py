@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cli.cluster_options import command
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_result
 from fencepost.cli.spark_query import source_options_of
-from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.latest_values import MergedTable
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ def retention_of(arguments: argparse.Namespace, on_error: str = "fail") -> Merge
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Until what was there is taken in; with --every until it is interrupted."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from fencepost.spark.tables.errors import TableError
     from fencepost.spark.tables.query import latest
 
@@ -64,7 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(_told(version), file=sys.stderr, flush=True)
 
     try:
-        with open_session(arguments, "fencepost tables") as spark, Interrupts() as interrupts:
+        with (
+            spark_failures(TableError, OSError),
+            open_session(arguments, "fencepost tables") as spark,
+            Interrupts() as interrupts,
+        ):
             query = latest(
                 spark,
                 source,
@@ -90,10 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
                         pass
             finally:
                 query.stop()
-    except (TableError, OSError) as error:
-        raise InputError(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
     except KeyboardInterrupt:
         _summary(arguments, versions, time.monotonic() - started)
         raise

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import command
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import UsageError, as_input_errors
 from fencepost.cli.output import print_json, print_result, print_table_of
 from fencepost.cli.tables.runs import HOUR_MS, retention_of
 from fencepost.views.latest_values import MaintainedTable, TableBucket, TableEnd, TableStatus
@@ -28,12 +28,10 @@ def status(arguments: argparse.Namespace) -> int:
     """By the file of the newest version alone."""
     from fencepost.spark.tables.errors import TableError
 
-    try:
+    with as_input_errors(TableError, OSError):
         versions = _versions(arguments)
         found = versions.require_newest()
         oldest = versions.numbers()[0]
-    except (TableError, OSError) as error:
-        raise InputError(str(error)) from error
     _print(arguments, found, oldest, [])
     return 0
 
@@ -44,12 +42,10 @@ def verify(arguments: argparse.Namespace) -> int:
     from fencepost.spark.tables.errors import TableError
     from fencepost.spark.tables.upkeep import verify as verify_table
 
-    try:
+    with as_input_errors(TableError, OSError):
         versions = _versions(arguments)
         found, problems = verify_table(versions, arguments.version)
         oldest = versions.numbers()[0]
-    except (TableError, OSError) as error:
-        raise InputError(str(error)) from error
     _print(arguments, found, oldest, problems)
     return 1 if problems else 0
 
@@ -63,11 +59,9 @@ def maintain(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.unused_hours <= 1e6:
         raise UsageError(f"--unused-hours {arguments.unused_hours:g}: must be from 0 to 1000000")
     options = retention_of(arguments)
-    try:
+    with as_input_errors(TableError, OSError):
         unused_ms = int(arguments.unused_hours * HOUR_MS)
         done = maintain_table(_versions(arguments), options, unused_ms=unused_ms)
-    except (TableError, OSError) as error:
-        raise InputError(str(error)) from error
     view = MaintainedTable(**asdict(done))
     print_result(arguments, view, view.sentence)
     return 0

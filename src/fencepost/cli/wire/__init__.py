@@ -26,7 +26,6 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost wire`."""
     parser = subparsers.add_parser(
         "wire",
-        help="what is on the wire: APIs, fields, errors, bytes to JSON and back, captures",
         description="Look at Kafka's protocol: APIs, fields, errors, bytes as JSON, captures.",
     )
     actions = add_actions(parser)

@@ -258,4 +258,4 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
             future = self._futures.popleft()
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever waits gets it; nobody may be waiting any more
+                future.exception()  # what waits gets it, if anything still does

@@ -70,7 +70,7 @@ class TokenSource:
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A token, and when it expires (seconds since 1970; None: nobody said)."""
+    """A token, and when it expires (seconds since 1970; None: not said)."""
 
     value: str = field(repr=False)
     expires_at_s: float | None = None

@@ -225,7 +225,7 @@ class TransactionManager:
         """Commit, or abort; to be repeated when it was interrupted. All batches are decided.
 
         A commit may be given up for an abort while partitions or offsets are still to be added:
-        they come before EndTxn, so nobody has heard of it.
+        they come before EndTxn, so no coordinator knows of it.
         """
         if self.state is State.INITIALIZING and self._ended is commit:
             return

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 UNLIMITED: Final = (1 << 63) - 1
-"""Kafka's default of the throttled rates: nobody is held back."""
+"""Kafka's default of the throttled rates: no client is held back."""
 
 ALL: Final = "*"
 

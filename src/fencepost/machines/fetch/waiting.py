@@ -151,7 +151,7 @@ class PendingFetches(Generic[Key]):
         return True
 
     def next_deadline_ms(self) -> int | None:
-        """When `expired` should be called next; None while nobody waits."""
+        """When `expired` should be called next; None while no fetch waits."""
         while self._deadlines and self._deadlines[0][1] not in self._waiting:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

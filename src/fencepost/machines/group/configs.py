@@ -113,7 +113,7 @@ def _bounded(name: str, default: int, least: int, doc: str) -> GroupConfigDef:
 def _of_every_type(kind: str, *more: GroupConfigDef) -> tuple[GroupConfigDef, ...]:
     """What groups of each of the three types have, and `more`, in the order of Kafka's checks."""
     return (
-        _bounded(f"{kind}.heartbeat.interval.ms", 5_000, 1, "Heartbeat interval told to members."),
+        _bounded(f"{kind}.heartbeat.interval.ms", 5_000, 1, "Heartbeat interval that members get."),
         _bounded(
             f"{kind}.session.timeout.ms", 45_000, 1, "Members silent for so long are removed."
         ),

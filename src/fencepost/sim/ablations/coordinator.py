@@ -21,7 +21,7 @@ coordinator = partial(changed, "coordinator")
 TABLE: Final[Mapping[str, Ablation]] = {
     # A coordinator answers when its records are in the leader's log, and does not hold the answer.
     "answers-commits-at-once": in_brokers(
-        "a client hears that an offset is committed that the next coordinator does not know",
+        "a commit is acknowledged that the next coordinator does not know",
         coordinator(answers_up_to=lambda _, appended, committed: appended),
         "S71",
         "S79",

@@ -115,7 +115,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A follower does not take down which transactions were aborted, and becomes leader.
     "followers-index-no-aborts": in_transactions(
-        "a new leader gives what was aborted to who reads committed data",
+        "a new leader gives what was aborted to consumers of committed data",
         patched((AppendableLog, "append_as_follower", _append_without_index)),
         "S70",
     ),
@@ -130,13 +130,13 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # Who reads committed data is not told which transactions were aborted.
     "gives-what-is-aborted": in_transactions(
-        "who reads committed data is given what was aborted",
+        "a consumer of committed data is given what was aborted",
         patched((readable_log, "find_aborted", always(()))),
         "S75",
     ),
     # A follower's epoch cache keeps the epoch that it led and wrote nothing in.
     "keeps-an-epoch-without-records": in_brokers(
-        "a follower is told for ever that its log parts from its leader's at its end",
+        "a follower is answered for ever that its log diverges from its leader's at its end",
         patched((PartitionLog, "truncate_to", _truncate_to_below_the_end)),
         "S05",
         searched=False,
@@ -184,7 +184,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # Compaction removes tombstones, and markers that no reader needs, as soon as it meets them.
     "tombstones-go-at-once": in_transactions(
-        "who has read a record before it was deleted never hears of that (KIP-534)",
+        "a consumer that read a record before it was deleted never reads the tombstone (KIP-534)",
         patched((BatchFilter, "_has_passed", always(True))),
         "S66",
         in_compaction=True,

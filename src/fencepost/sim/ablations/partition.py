@@ -113,7 +113,7 @@ def _where_the_leader_says(
 TABLE: Final[Mapping[str, Ablation]] = {
     # A leader answers acks=1 when the batch is in its page cache.
     "acknowledges-before-the-sync": in_brokers(
-        "what a producer was told is on the leader's disk a power cut takes",
+        "a power cut takes what the leader has acknowledged with acks=1",
         patched((Acknowledging, "wait", _wait_for_nothing)),
         "S94",
     ),
@@ -167,14 +167,14 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A leader counts what a follower has that goes by an older leader epoch (KIP-320, first try).
     "counts-fetches-of-older-epochs": in_brokers(
-        "a follower in sync cuts what its leader has shown, when it hears of an epoch in between",
+        "a follower in sync cuts what its leader has shown, when it gets an epoch in between",
         partition(is_of_older_epoch=always(False)),
         "S07",
         searched=False,
     ),
     # A follower cuts where its leader's epoch ends, though it never had that epoch (KIP-279).
     "cuts-where-the-leader-says": in_brokers(
-        "a follower with an epoch of its own is told for ever that its log parts from its leader's",
+        "a follower with an epoch of its own is answered for ever that its log diverges",
         patched((following, "truncation_target", _where_the_leader_says)),
         "S04",
         searched=False,
@@ -235,7 +235,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A transaction is decided for readers as soon as its marker is in the leader's log.
     "markers-decide-at-once": in_transactions(
-        "who reads committed data is given what only a marker that may be lost has decided",
+        "a consumer of committed data is given what only a marker that may be lost has decided",
         partition(decided_from=lambda _, high_watermark, end_offset: end_offset),
         "S65",
     ),
@@ -267,7 +267,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A new leader tells consumers where its log ends before it knows (KIP-207).
     "tells-an-end-of-before": in_brokers(
-        "a consumer is told that a partition ends before what it has read",
+        "a consumer gets an end of the partition that is before what it has read",
         partition(knows_latest_offset=always(True)),
         "S22",
         searched=False,

@@ -112,7 +112,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # S37: votes and epochs are written at the end of a step, after the answers that tell of them.
     "answers-before-it-persists": ablation(
-        "a vote is told before it is on disk",
+        "a vote is answered before it is on disk",
         patched((Outbox, "emit", lambda self, effect: self._effects.append(effect))),
         "S37",
     ),

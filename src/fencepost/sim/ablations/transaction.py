@@ -38,7 +38,7 @@ def _value_without_ids(transaction: Transaction, version: int) -> TransactionLog
 TABLE: Final[Mapping[str, Ablation]] = {
     # A transaction times out while its markers are on their way.
     "aborts-what-is-decided": in_transactions(
-        "what a producer was told is committed is aborted in some partitions",
+        "a transaction that was acknowledged as committed is aborted in some partitions",
         transactions(
             may_time_out=lambda _, transaction: (
                 transaction.is_ending or transaction.state is TransactionState.ONGOING
@@ -96,7 +96,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # The record of an end does not have the producer's next id.
     "forgets-the-next-id": in_transactions(
-        "a producer is told an id that the next coordinator does not know (KAFKA-20310)",
+        "a producer gets an id that the next coordinator does not know (KAFKA-20310)",
         patched((records, "value_of", _value_without_ids)),
         "S63",
         searched=False,

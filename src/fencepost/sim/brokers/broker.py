@@ -10,7 +10,7 @@ directory of its disk.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Any, Final
 
@@ -27,18 +27,11 @@ from fencepost.machines.broker import (
     Start,
 )
 from fencepost.machines.controller.config import SUPPORTED_FEATURES
-from fencepost.machines.group.codec import GroupCodec
-from fencepost.machines.group.config import GroupConfig
-from fencepost.machines.group.configs import BROKER_DEFAULTS
-from fencepost.machines.group.coordinator import GroupCoordinator
-from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.cooperative import InOrder
-from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.groups import GroupCoordinators
@@ -51,8 +44,8 @@ from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.arrived_request import Reply
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
-from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
+from fencepost.sim.brokers.groups import groups_of
 from fencepost.sim.brokers.guests import authorizer_of
 from fencepost.sim.brokers.ports import BrokerPorts
 from fencepost.sim.brokers.requests import BrokerRequests, ReadsAtOnce
@@ -68,21 +61,12 @@ from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 CHECKPOINT_MS: Final = 5_000
-OFFSETS_COMMIT_TIMEOUT_MS: Final = 5_000
 RESTART_US: Final = 1_000_000
 SESSIONS: Final = 4
 """Fetch sessions that a broker keeps: fewer than there may be who want one."""
 SESSIONS_PER_INCARNATION: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
-GROUPS: Final = GroupConfig(
-    min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
-)
-SETTINGS: Final = dict.fromkeys(
-    [f"group.{kind}.session.timeout.ms" for kind in ("consumer", "share", "streams")], 8_000
-)
-"""Members that have ended without a word are put out while a world lasts."""
-SETTINGS["group.streams.num.standby.replicas"] = 1
 FEATURES: Final = tuple(
     FeatureRange(name, low, high)
     for name, (low, high) in SUPPORTED_FEATURES.items()
@@ -143,9 +127,7 @@ class SimBroker(SimNode):
         )
         self.shares = BrokerShares(self, ReadsAtOnce())
         self.replicas.on_moved = self.shares.moved
-        self.groups = GroupCoordinators(
-            self.id, self.ports, self.metadata, _group_kind(self), self.shares.persister
-        )
+        self.groups = groups_of(self)
         self.groups.new_member_suffix = self._new_member_suffix
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
@@ -293,19 +275,19 @@ class SimBroker(SimNode):
         if self.is_stopping:
             return
         self.is_stopping = True
-        self.tell_lifecycle(BeginControlledShutdown(lambda outcome: self._may_stop()))
+        self.tell_lifecycle(
+            BeginControlledShutdown(lambda outcome: self._after_this_step(self._end))
+        )
 
     def cannot_load(self) -> None:
         """A log cannot be opened: the process is to end, in order as far as it can."""
-        incarnation = self.incarnation
-        self.world.schedule_in(
-            0, "exit", lambda: self._close() if self.incarnation == incarnation else None, self
-        )
+        self._after_this_step(self._close)
 
-    def _may_stop(self) -> None:
+    def _after_this_step(self, act: Callable[[], None]) -> None:
+        """Do this once the step that asks for it is over, if the process is still there."""
         incarnation = self.incarnation
         self.world.schedule_in(
-            0, "exit", lambda: self._end() if self.incarnation == incarnation else None, self
+            0, "exit", lambda: act() if self.incarnation == incarnation else None, self
         )
 
     def _end(self) -> None:
@@ -441,25 +423,6 @@ def _features_of(options: Options) -> tuple[FeatureRange, ...]:
     if options.transactors:
         features = (*features, OF_TRANSACTIONS)
     return features
-
-
-def _setting(key: str) -> Any:
-    return SETTINGS.get(key, BROKER_DEFAULTS[key])
-
-
-def _group_kind(broker: SimBroker) -> CoordinatorKind[GroupCoordinator]:
-    """How the coordinators of groups are run in one run of a broker."""
-    memory, rules = GroupMemory(), broker.world.rules
-    settings = GroupSettings(_setting)
-    return CoordinatorKind(
-        lambda: GroupCoordinator(
-            GROUPS, memory, rules.groups, lambda: broker.metadata.image, settings=settings
-        ),
-        GroupCodec(),
-        write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
-        elsewhere=DrawnThreads(broker).run,
-        rules=rules.coordinator,
-    )
 
 
 def incarnation_of(broker: SimBroker) -> Uuid:

@@ -1,4 +1,4 @@
-"""I20: what stands at an offset that a consumer may have read stands there for ever."""
+"""I20: what is at an offset that a consumer may have read is there for ever."""
 
 from __future__ import annotations
 

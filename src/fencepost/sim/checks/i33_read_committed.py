@@ -1,4 +1,4 @@
-"""I33: who reads committed data reads nothing that is aborted or undecided, and misses nothing.
+"""I33: a consumer of committed data reads nothing aborted or undecided, and misses nothing.
 
 Share groups that read committed data are delivered nothing of that kind; I47 says what they miss.
 

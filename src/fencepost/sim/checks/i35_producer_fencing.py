@@ -1,4 +1,4 @@
-"""I35: a producer's epoch never falls, and it rises by one; who has an older one writes nowhere.
+"""I35: a producer's epoch never falls, and it rises by one; an older one writes nowhere.
 
 An end, or a fence, begins one epoch, not two (KAFKA-19367).
 """

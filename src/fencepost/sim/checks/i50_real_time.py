@@ -1,4 +1,4 @@
-"""I50: what is produced after something was acknowledged stands behind it."""
+"""I50: what is produced after something was acknowledged has a higher offset."""
 
 from __future__ import annotations
 

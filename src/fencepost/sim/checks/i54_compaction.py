@@ -1,4 +1,4 @@
-"""I54: compaction leaves the last record of each key, where it stands, and makes up nothing.
+"""I54: compaction keeps the last record of each key, at its offset, and adds nothing.
 
 A tombstone may go when its delete horizon has passed, a record without a key at once, and what is
 part of an aborted transaction is no record of its key.

@@ -39,6 +39,8 @@ class Client:
         self.lane = world.tape.lane(f"client.{client_id}")
         self.is_closing = False
         """Whether it begins nothing new."""
+        self.on_outcome: Callable[[str], None] = lambda said: None
+        """Called with the outcome of what a scenario had it do."""
 
     def begin(self) -> None:
         """Begin to do what it does."""

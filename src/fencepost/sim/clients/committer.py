@@ -8,7 +8,6 @@ is what the log says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,11 +16,6 @@ from fencepost.sim.group_oracle import OffsetKey
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
-from fencepost.wire.api.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from fencepost.wire.errors import ErrorCode
 
 RETRY_MS: Final = 300
@@ -48,8 +42,6 @@ class Committer(GroupClient):
         self.fetched = 0
         self._unread: dict[PartitionKey, None] = {}
         self._next_offset = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of a commit or a fetch."""
 
     @property
     def is_idle(self) -> bool:
@@ -113,18 +105,11 @@ class Committer(GroupClient):
             self.later(RETRY_MS, lambda: self._send(one))
             return
         request = (
-            self._fetch_request(one)
+            self.fetch_request(one.key, one.topic)
             if one.offset is None
             else self.commit_request(one.key, one.topic, one.offset)
         )
         self.ask(broker_id, request, lambda response: self._answered(one, partition, response))
-
-    def _fetch_request(self, one: Asked) -> OffsetFetchRequest:
-        topic = OffsetFetchRequestTopics(
-            name=one.topic, topic_id=one.key[0], partition_indexes=[one.key[1]]
-        )
-        group = OffsetFetchRequestGroup(group_id=self.group_id, topics=[topic])
-        return OffsetFetchRequest(groups=[group])
 
     def _answered(self, one: Asked, partition: PartitionKey, response: Any) -> None:
         if one is not self.unfinished:

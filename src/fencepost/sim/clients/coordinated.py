@@ -17,6 +17,11 @@ from fencepost.wire.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -78,12 +83,27 @@ class GroupClient(Client):
             return None
         return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
 
+    def coordinator(self) -> int | None:
+        """The broker to ask about its group; None if no coordinator of it is known."""
+        partition = self.offsets_partition()
+        return None if partition is None else self.leader_of(partition)
+
     def has_offsets_topic(self) -> bool:
         """Whether groups have a topic to live in; where it is missing it is created."""
         if self.offsets_partition() is not None:
             return True
         self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
         return False
+
+    def fetch_request(
+        self, key: PartitionKey, topic: str, member_id: str | None = None, epoch: int = -1
+    ) -> OffsetFetchRequest:
+        """Ask what is committed for one partition; as a member, if it is one."""
+        named = OffsetFetchRequestTopics(name=topic, topic_id=key[0], partition_indexes=[key[1]])
+        group = OffsetFetchRequestGroup(
+            group_id=self.group_id, member_id=member_id, member_epoch=epoch, topics=[named]
+        )
+        return OffsetFetchRequest(groups=[group])
 
     def commit_request(
         self, key: PartitionKey, topic: str, offset: int, member_id: str = "", generation: int = -1

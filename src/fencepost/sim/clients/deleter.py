@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.sim.clients.client import Client
@@ -32,9 +31,6 @@ _EXPECTED: Final = frozenset(
 
 class Deleter(Client):
     """See the module docstring."""
-
-    on_outcome: Callable[[str], None] = staticmethod(lambda said: None)
-    """Told what has become of a request."""
 
     def begin(self) -> None:
         self.later(2 * EVERY_MS, self._turn)

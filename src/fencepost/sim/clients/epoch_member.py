@@ -24,11 +24,6 @@ from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from fencepost.wire.api.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -70,8 +65,6 @@ class EpochMember(GroupClient):
         self._says_all = True
         self._subscribed: list[str] = []
         self._commits = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of what it asked for."""
         self._rests = 0
 
     @property
@@ -232,15 +225,6 @@ class EpochMember(GroupClient):
         topic = self.name_of(partition)
         if topic is None:
             return
-        named = OffsetFetchRequestTopics(
-            name=topic, topic_id=partition[0], partition_indexes=[partition[1]]
-        )
-        group = OffsetFetchRequestGroup(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            topics=[named],
-        )
 
         def told(response: Any, error: ErrorCode) -> None:
             (one,) = response.groups
@@ -250,12 +234,11 @@ class EpochMember(GroupClient):
             elif code not in _REFUSED and code not in RETRIABLE:
                 raise Violation("unforeseen", f"member {self.id}: fetch answered {code.name}")
 
-        self._ask(OffsetFetchRequest(groups=[group]), told)
+        self._ask(self.fetch_request(partition, topic, self.member_id, self.epoch), told)
 
     def _ask(self, request: Message, then: Callable[[Any, ErrorCode], None]) -> None:
         """Ask the coordinator; `then` hears of an answer, and of none it is forgotten."""
-        partition = self.offsets_partition()
-        broker_id = None if partition is None else self.leader_of(partition)
+        broker_id = self.coordinator()
         if broker_id is None:
             return
         self._waits = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.sim.clients.client import Client
@@ -27,9 +26,6 @@ _LATEST: Final = -1
 
 class Guest(Client):
     """See the module docstring."""
-
-    on_outcome: Callable[[str], None] = staticmethod(lambda said: None)
-    """Told what has become of a request."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -16,7 +16,6 @@ from typing import Any, Final
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
-from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -74,8 +73,6 @@ class Member(GroupClient):
         self.committed = 0
         self._waits = False
         self._commits = 0
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of what it asked for."""
 
     @property
     def is_idle(self) -> bool:
@@ -234,8 +231,7 @@ class Member(GroupClient):
 
     def _ask(self, request: Message, then: Answered) -> None:
         """Ask the coordinator; `then` is called with an answer, and not at all without one."""
-        partition: PartitionKey | None = self.offsets_partition()
-        broker_id = None if partition is None else self.leader_of(partition)
+        broker_id = self.coordinator()
         if broker_id is None:
             return
         self._waits = True

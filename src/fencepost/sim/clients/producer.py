@@ -11,7 +11,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,8 +87,6 @@ class Producer(Client):
             and is_idempotent
             and slowness.pick(SLOW_ONE_IN) == SLOW_ONE_IN - 1
         )
-        self.on_outcome: Callable[[str], None] = lambda said: None
-        """Told what has become of a batch."""
 
     @property
     def is_idle(self) -> bool:

@@ -221,8 +221,7 @@ class ShareConsumer(GroupClient):
         self._sessions.clear()
 
     def _ask_coordinator(self, request: Message, then: Callable[[Any], None]) -> None:
-        partition = self.offsets_partition()
-        broker_id = None if partition is None else self.leader_of(partition)
+        broker_id = self.coordinator()
         if broker_id is not None:
             self._ask(broker_id, request, then, (1, None))
 

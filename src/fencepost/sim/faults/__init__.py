@@ -18,6 +18,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.sim.disk_snapshots import DiskSnapshot
 from fencepost.sim.tape import Lane
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MEAN_MS = (8_000, 3_000, 20_000, 1_000)
 """Mean times between two strikes of one kind; a seed draws one for each kind."""
+OLD_DISK_TRIES = 20
 
 
 class Fault:
@@ -34,6 +36,8 @@ class Fault:
     name = ""
     is_rare = False
     """Whether it strikes only a tenth as often as others."""
+    needs_peers = False
+    """Whether it is about two nodes."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -43,7 +47,7 @@ class Fault:
 
     def fits(self) -> bool:
         """Whether this world can have this fault at all."""
-        return True
+        return not self.needs_peers or len(self.world.nodes) > 1
 
     def act(self) -> None:
         """Do some harm, or none if no node or link can have this fault now."""
@@ -61,6 +65,10 @@ class Fault:
         """Do something within that time, unless the world is healed before."""
         delay_us = 1_000 * self.lane.between(1, most_ms)
         self.world.schedule_in(delay_us, "fault", lambda: None if self._is_over else act())
+
+    def restart_later(self, node: SimNode, most_ms: int = 10_000) -> None:
+        """Start a node within that time, unless it is up again by then."""
+        self.later(most_ms, lambda: None if node.is_up else node.start())
 
     # -- for the run ---------------------------------------------------------------------------
 
@@ -108,7 +116,7 @@ class Damage(Fault):
         if node is None:
             return
         world.guard(lambda: self._hurt(node), node)
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
     def _hurt(self, node: SimNode) -> None:
         done = None
@@ -128,6 +136,26 @@ class Damage(Fault):
     def held_by_all(self) -> int:
         """Up to where every disk is durable."""
         return min(disk.durable_offset for disk in self.world.observer.oracle.disks.values())
+
+
+class OldDisks(Fault):
+    """A kind of fault that takes copies of all disks, and puts something of one back later."""
+
+    def ways(self, kept: list[DiskSnapshot]) -> list[Callable[[], None]]:
+        """What may be put back now; each way does it."""
+        return []
+
+    def act(self) -> None:
+        kept = [DiskSnapshot(node) for node in self.world.controllers.values()]
+        self.later(6_000, lambda: self._try(kept, OLD_DISK_TRIES))
+
+    def _try(self, kept: list[DiskSnapshot], tries: int) -> None:
+        """Put something back now, or look again soon: some disk is behind the others mostly."""
+        ways = self.ways(kept)
+        if ways:
+            ways[self.lane.pick(len(ways))]()
+        elif tries:
+            self.later(40, lambda: self._try(kept, tries - 1))
 
 
 def fault_classes() -> dict[str, type[Fault]]:

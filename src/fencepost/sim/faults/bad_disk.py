@@ -43,14 +43,11 @@ class BadDisk(Fault):
     def _arm(self, node: SimNode, operation: str, number: int) -> None:
         node.is_excused = True
 
-        def fault(done: str, path: str, count: int) -> OSError | None:
-            if done != operation:
-                return None
-            node.disk.fault = None
-            self.later(10_000, lambda: None if node.is_up else node.start())
+        def refuse(path: str) -> OSError:
+            self.restart_later(node)
             return OSError(number, "the simulated disk refuses", path)
 
-        node.disk.fault = fault
+        node.disk.at_next(operation, "", refuse)
 
     def heal(self) -> None:
         for node in self.world.nodes.values():

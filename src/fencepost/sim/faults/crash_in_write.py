@@ -17,7 +17,7 @@ class CrashInWrite(Fault):
         changes = 1 + self.lane.pick(12)
         self.world.did(self.name, lambda: f"{node.id} dies at its disk's change no. {changes}")
         node.disk.crash_at = node.disk.changes + changes
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
     def heal(self) -> None:
         for node in self.world.nodes.values():

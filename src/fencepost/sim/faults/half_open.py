@@ -9,9 +9,7 @@ class HalfOpen(Fault):
     """All of one node with another, or with every other; what is sent next gets through."""
 
     name = "half-open"
-
-    def fits(self) -> bool:
-        return len(self.world.nodes) > 1
+    needs_peers = True
 
     def act(self) -> None:
         ids = list(self.world.nodes)

@@ -16,7 +16,7 @@ class Kill(Fault):
             return
         self.world.did(self.name, lambda: f"kill {node.id}")
         node.kill()
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
 
 FAULT = Kill

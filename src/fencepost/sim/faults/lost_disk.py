@@ -44,7 +44,7 @@ class LostDisk(Fault):
         elif tries:
             self.later(500, lambda: self._try(broker, incarnation, tries - 1))
             return
-        self.later(3_000, lambda: None if broker.is_up else broker.start())
+        self.restart_later(broker, 3_000)
 
     def _is_spared(self, broker_id: int) -> bool:
         """Whether every partition that it has a replica of has others in sync, and not this one."""

@@ -9,9 +9,7 @@ class OneWayCut(Fault):
     """One directed link, for up to eight seconds."""
 
     name = "one-way-cut"
-
-    def fits(self) -> bool:
-        return len(self.world.nodes) > 1
+    needs_peers = True
 
     def act(self) -> None:
         links = list(self.world.network.links)

@@ -11,9 +11,7 @@ class Partition(Fault):
     """Both directions between groups of nodes, for up to ten seconds; then all links work."""
 
     name = "partition"
-
-    def fits(self) -> bool:
-        return len(self.world.nodes) > 1
+    needs_peers = True
 
     def act(self) -> None:
         ids = list(self.world.nodes)

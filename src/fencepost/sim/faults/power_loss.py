@@ -27,7 +27,7 @@ class PowerLoss(Fault):
     def _cut(self, node: SimNode) -> None:
         self.world.did(self.name, lambda: f"power loss of {node.id}")
         node.lose_power()
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
 
 FAULT = PowerLoss

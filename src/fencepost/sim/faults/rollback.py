@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from fencepost.sim.disk_snapshots import DiskSnapshot, forgets_nothing
-from fencepost.sim.faults import Fault
+from fencepost.sim.faults import OldDisks
 from fencepost.sim.node import SimNode
 
-TRIES = 20
 
-
-class Rollback(Fault):
+class Rollback(OldDisks):
     """Copies of all disks are taken, and one is put back when its node forgets nothing that counts.
 
     What counts are votes, and batches that another disk does not hold. A voter that forgets those
@@ -19,17 +20,8 @@ class Rollback(Fault):
 
     name = "rollback"
 
-    def act(self) -> None:
-        kept = [DiskSnapshot(node) for node in self.world.controllers.values()]
-        self.later(6_000, lambda: self._try(kept, TRIES))
-
-    def _try(self, kept: list[DiskSnapshot], tries: int) -> None:
-        """Put one back now, or look again soon: some disk is behind the others mostly."""
-        fitting = [one for one in kept if forgets_nothing(one)]
-        if fitting:
-            self._put_back(fitting[self.lane.pick(len(fitting))])
-        elif tries:
-            self.later(40, lambda: self._try(kept, tries - 1))
+    def ways(self, kept: list[DiskSnapshot]) -> list[Callable[[], None]]:
+        return [partial(self._put_back, one) for one in kept if forgets_nothing(one)]
 
     def _put_back(self, snapshot: DiskSnapshot) -> None:
         node: SimNode = snapshot.node
@@ -37,7 +29,7 @@ class Rollback(Fault):
         node.kill()
         self.world.network.forget_all(node.id)  # or others would hear of what it has forgotten
         snapshot.put_back()
-        self.later(5_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node, 5_000)
 
 
 FAULT = Rollback

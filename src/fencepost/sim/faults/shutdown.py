@@ -25,7 +25,7 @@ class Shutdown(Fault):
     def _stop(self, node: SimNode, incarnation: int) -> None:
         if node.is_up and node.incarnation == incarnation and not node.is_paused:
             self.world.guard(node.stop, node)
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
 
 FAULT = Shutdown

@@ -11,9 +11,7 @@ class SlowLinks(Fault):
     """One directed link at a time, until the world is healed."""
 
     name = "slow-links"
-
-    def fits(self) -> bool:
-        return len(self.world.nodes) > 1
+    needs_peers = True
 
     def act(self) -> None:
         links = list(self.world.network.links.items())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from fencepost.sim.disk_snapshots import DiskSnapshot, content_now, forgets_nothing
-from fencepost.sim.faults import Fault
-
-TRIES = 20
+from fencepost.sim.faults import OldDisks
 
 
-class StaleFile(Fault):
+class StaleFile(OldDisks):
     """Of the metadata log, while the node is down; a majority of disks stays as it is.
 
     The rest of the directory is of now, and does not fit: the node may find that out and stay down.
@@ -18,23 +19,14 @@ class StaleFile(Fault):
     name = "stale-file"
     is_rare = True
 
-    def act(self) -> None:
-        kept = [DiskSnapshot(node) for node in self.world.controllers.values()]
-        self.later(6_000, lambda: self._try(kept, TRIES))
-
-    def _try(self, kept: list[DiskSnapshot], tries: int) -> None:
-        """Put a file back now, or look again soon: some disk is behind the others mostly."""
-        fitting = [
-            (one, path)
+    def ways(self, kept: list[DiskSnapshot]) -> list[Callable[[], None]]:
+        return [
+            partial(self._put_back, one, path)
             for one in kept
             if forgets_nothing(one) and self.world.can_spare(one.node)
             for path in one.files()
             if content_now(one.node, path) != one.read(path)
         ]
-        if fitting:
-            self._put_back(*fitting[self.lane.pick(len(fitting))])
-        elif tries:
-            self.later(40, lambda: self._try(kept, tries - 1))
 
     def _put_back(self, snapshot: DiskSnapshot, path: str) -> None:
         node = snapshot.node
@@ -43,7 +35,7 @@ class StaleFile(Fault):
         self.world.network.forget_all(node.id)
         node.disk.restore_file(snapshot.stored, path)
         node.world.observer.oracle.disks[node.id].is_damaged = True
-        self.later(5_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node, 5_000)
 
 
 FAULT = StaleFile

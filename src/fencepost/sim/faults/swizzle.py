@@ -11,9 +11,7 @@ class Swizzle(Fault):
     """Some nodes; what comes to a clogged one waits, and arrives all at once in the end."""
 
     name = "swizzle"
-
-    def fits(self) -> bool:
-        return len(self.world.nodes) > 1
+    needs_peers = True
 
     def act(self) -> None:
         nodes = [id_ for id_ in self.world.nodes if self.lane.pick(2)]

@@ -21,7 +21,7 @@ class VersionMix(Fault):
         node.is_old = not node.is_old
         self.world.did(self.name, lambda: f"{node.id} gets {'old' if node.is_old else 'new'} code")
         self.world.guard(node.stop, node)
-        self.later(3_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node, 3_000)
 
 
 FAULT = VersionMix

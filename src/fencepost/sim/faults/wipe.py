@@ -22,7 +22,7 @@ class Wipe(Fault):
         self.world.did(self.name, lambda: f"{node.id} loses its disk")
         node.kill()
         node.new_disk()
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        self.restart_later(node)
 
 
 FAULT = Wipe

@@ -28,7 +28,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         BOOLEAN,
         True,
         None,
-        "Whether it tells also of what clients were allowed to do, and not only of refusals.",
+        "Whether it has what clients were allowed to do, too, and not only refusals.",
     ),
     honoured(
         "fencepost.audit.log.events.per.minute",

@@ -106,7 +106,7 @@ _CONSUMER = (
         INT,
         5000,
         at_least(1),
-        "Heartbeat interval told to members.",
+        "Heartbeat interval that members get.",
     ),
     honoured(
         "group.consumer.max.assignment.interval.ms",
@@ -252,7 +252,7 @@ _STREAMS = (
         INT,
         5000,
         at_least(1),
-        "Heartbeat interval told to members.",
+        "Heartbeat interval that members get.",
     ),
     honoured(
         "group.streams.initial.rebalance.delay.ms",

@@ -24,8 +24,8 @@ _OWN = (
         STRING,
         None,
         None,
-        "Where metrics, health and readiness are told over HTTP: PORT (of 127.0.0.1) or HOST:PORT."
-        " Nothing is measured if it is not set.",
+        "Where metrics, health and readiness are served over HTTP: PORT (of 127.0.0.1) or"
+        " HOST:PORT. Nothing is measured if it is not set.",
     ),
     honoured(
         "fencepost.metrics.topics.max",

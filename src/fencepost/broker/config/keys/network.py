@@ -42,7 +42,7 @@ _SOCKETS = (
         LIST,
         None,
         distinct(),
-        "Addresses clients are told, if they differ from `listeners`.",
+        "Addresses that clients get, if they differ from `listeners`.",
     ),
     honoured(
         "listener.security.protocol.map",

@@ -62,7 +62,7 @@ _SNAPSHOTS = (
         LONG,
         604_800_000,
         None,
-        "Age at which metadata that a newer snapshot stands for may go; negative: any.",
+        "Age at which metadata that a newer snapshot has may be deleted; negative: any.",
     ),
 )
 
@@ -100,14 +100,14 @@ _QUORUM = (
         INT,
         1000,
         at_least(1),
-        "How long a voter waits for a leader before it stands for election.",
+        "How long a voter waits for a leader before it is a candidate.",
     ),
     honoured(
         "controller.quorum.election.backoff.max.ms",
         INT,
         1000,
         at_least(1),
-        "How long the last in line waits before it stands when a leader has resigned.",
+        "How long the last in line waits before it is a candidate when a leader has resigned.",
     ),
     honoured(
         "controller.quorum.fetch.timeout.ms", INT, 2000, at_least(1), "Leader silence allowed."

@@ -78,7 +78,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         INT,
         5000,
         at_least(1),
-        "Heartbeat interval told to members.",
+        "Heartbeat interval that members get.",
     ),
     honoured(
         "group.share.initialize.retry.interval.ms",

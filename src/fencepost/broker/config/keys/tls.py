@@ -33,7 +33,7 @@ _KEYS_OF_ITS_OWN = (
         STRING,
         "JKS",
         _TYPES,
-        "PEM or PKCS12; JKS stands for PKCS12, which Java writes under that name, too.",
+        "PEM or PKCS12; JKS is read as PKCS12, which Java writes under that name, too.",
         PER_BROKER,
     ),
     honoured(

@@ -30,8 +30,8 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         INT,
         1_000,
         at_least(0),
-        "How long a leader waits for the transaction before to be complete (KIP-890); then its "
-        "producer hears CONCURRENT_TRANSACTIONS.",
+        "How long a leader waits until the producer's last transaction is complete (KIP-890); then"
+        " the producer gets CONCURRENT_TRANSACTIONS.",
     ),
     honoured(
         "add.partitions.to.txn.retry.backoff.ms",

@@ -235,16 +235,7 @@ def downgrade(
     image, group_id = shard.image, group.group_id
     classic = ClassicGroup(group_id)
     classic.generation = group.epoch
-    targets: dict[str, Partitions] = {}
-    staying: dict[str, Subscription] = {}
-    for member_id, said in group.members.items():
-        if member_id not in gone:
-            staying[member_id] = said
-            targets[member_id] = group.target_of(member_id)
-        elif joined is not None:
-            targets[joined[0]] = group.target_of(member_id)
-    if joined is not None:
-        staying[joined[0]] = joined[1]
+    staying, targets = _staying(group, gone, joined)
     instance_ids = [said.instance_id for said in staying.values() if said.instance_id is not None]
     if len(set(instance_ids)) < len(instance_ids):
         decision.notes.append(f"group {group_id}: has two classic members with one instance id")
@@ -272,6 +263,24 @@ def downgrade(
     if rebalance_for is not None:
         prepare_rebalance(decision, classic, shard.config, rebalance_for, wall_ms)
     return True
+
+
+def _staying(
+    group: ConsumerGroup, gone: Collection[str], joined: tuple[str, Subscription] | None
+) -> tuple[dict[str, Subscription], dict[str, Partitions]]:
+    """The members of the classic group, and their targets; one that has `joined` takes over the
+    target of the member that is gone."""
+    staying: dict[str, Subscription] = {}
+    targets: dict[str, Partitions] = {}
+    for member_id, said in group.members.items():
+        if member_id not in gone:
+            staying[member_id] = said
+            targets[member_id] = group.target_of(member_id)
+        elif joined is not None:
+            targets[joined[0]] = group.target_of(member_id)
+    if joined is not None:
+        staying[joined[0]] = joined[1]
+    return staying, targets
 
 
 def _classic_member(member_id: str, said: Subscription) -> Member:
