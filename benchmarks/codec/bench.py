@@ -3,15 +3,16 @@
     python benchmarks/codec/bench.py [--rounds R] [--least] [--gc] [--message TEXT] [--part PART]...
 
 Parts: `messages` (versions of today, then the older ones that aiokafka has), `fresh` (messages that
-differ instead of the same one over and over), `startup` (imports, first use of a version) and
-`scaling` (cost of an element in arrays of 10 to 100,000).
+differ instead of the same one over and over), `startup` (imports, first use of a version),
+`scaling` (cost of an element in arrays of 10 to 100,000) and `readers` (what part decoding is of
+what a client does with an answer).
 
 Apache Kafka's Java classes take part where the interop suite has put its jars (`make interop`).
 Every codec first has to read the bytes and write the very same ones. Then rounds are interleaved,
 so that a slow moment of the machine falls on all of them; the tables show medians, in microseconds
-and as the speed-up over kafka-python. With `--least` the first two parts show the
-least of the rounds instead, and rounds are shorter: on a machine that others use, medians measure
-those. All go through the calls that a program would use.
+and as the speed-up over kafka-python. With `--least` `messages`, `fresh` and `readers` show the
+least of the rounds instead, and their rounds are shorter: on a machine that others use, medians
+measure those. All go through the calls that a program would use.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from benchmarks.codec.contestants import BASE, NAMES, contestants, kio_reader
 from benchmarks.codec.fresh import fresh_table
 from benchmarks.codec.java import java_classes
 from benchmarks.codec.messages import Case, current_cases, old_cases
+from benchmarks.codec.readers import readers_table
 from benchmarks.codec.scaling import scaling_table
 from benchmarks.codec.startup import startup_table
 from benchmarks.codec.timing import measure, pin_collector
 from benchmarks.peers import table
 
-PARTS = ("messages", "fresh", "startup", "scaling")
+PARTS = ("messages", "fresh", "startup", "scaling", "readers")
 
 Medians = dict[str, tuple[float, float]]
 
@@ -106,6 +108,8 @@ def main() -> None:
         print(f"\n{startup_table(options.rounds)}", flush=True)
     if "scaling" in parts:
         print(f"\n{scaling_table(options.rounds)}", flush=True)
+    if "readers" in parts:
+        print(f"\n{readers_table(options.rounds, least=options.least)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -605,7 +604,7 @@ def test_what_stands_before_a_corrupt_batch_is_handed_out(
         consumer = await world.by_hand(parts[0])
 
         def reading(*how: Any) -> Any:
-            return [replace(fetched, start_offset=consumer.positions[parts[0]].offset)]
+            return [fetched._replace(start_offset=consumer.positions[parts[0]].offset)]
             yield  # a conversation without a step
 
         consumer.seek(parts[0], 0)

@@ -25,7 +25,7 @@ from fencepost.client.errors import (
     ProtocolError,
     UnknownTopic,
 )
-from fencepost.client.metadata import Metadata, TopicInfo, TopicPartition
+from fencepost.client.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition
 from fencepost.client.offsets import (
     EARLIEST,
     LATEST,
@@ -75,6 +75,32 @@ def test_a_recreated_topic_replaces_everything_known():
     assert metadata.topics["t"].partitions[0].leader_epoch == 0
     assert old_id not in metadata.names_by_id
     assert metadata.names_by_id[metadata.topics["t"].topic_id] == "t"
+
+
+def test_what_brokers_say_of_a_partition_is_kept_by_its_name():
+    partition = MetadataResponsePartition(
+        error_code=9,
+        partition_index=1,
+        leader_id=2,
+        leader_epoch=3,
+        replica_nodes=[4, 5],
+        isr_nodes=[4],
+        offline_replicas=[5],
+    )
+    topic = MetadataResponseTopic(name="t", is_internal=True, partitions=[partition])
+    metadata = Metadata()
+    (found,) = metadata.update(MetadataResponse(topics=[topic]))
+    expected = PartitionInfo(
+        partition=1,
+        leader_id=2,
+        leader_epoch=3,
+        replicas=(4, 5),
+        isr=(4,),
+        offline=(5,),
+        error_code=9,
+    )
+    assert found.partitions == {1: expected} == metadata.topics["t"].partitions
+    assert pickle.loads(pickle.dumps(expected)) == expected
 
 
 def test_dead_bootstrap_servers_are_passed_over(fake: FakeCluster, connect: Any):

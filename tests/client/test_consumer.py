@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,8 +223,8 @@ def test_where_the_log_was_cut_reading_goes_on_at_the_first_offset_that_differs(
     empty = Fetched(where, memoryview(b""), 9, 3, 9, 9, 0, start_offset=9)
     assert not consumer._brings_records(empty)
     assert consumer.positions[where] == FetchPosition(9, 3)
-    cut = replace(empty, diverging=EpochEnd(2, 5))
-    assert not consumer._brings_records(replace(cut, start_offset=8)), (
+    cut = empty._replace(diverging=EpochEnd(2, 5))
+    assert not consumer._brings_records(cut._replace(start_offset=8)), (
         "the application has moved on"
     )
     assert consumer.positions[where] == FetchPosition(9, 3)

@@ -18,12 +18,21 @@ from fencepost.client.errors import (
 from fencepost.client.fetch_core import BlobEnd, Fetched, FetchPosition, RecreatedTopic, blob_end
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
-from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from fencepost.wire.errors import ErrorCode
 
 from .fake_cluster import FakeCluster
 from .records import batch
 
 WHERE = TopicPartition("t", 0)
+THIRD = TopicPartition("t", 3)
 
 
 def fill(fake: FakeCluster, first: int, last: int) -> None:
@@ -200,6 +209,83 @@ def test_divergence_is_reported_by_fetch(fake: FakeCluster, connect: Any):
     (found,) = Fetcher(connect(fake)).fetch({WHERE: FetchPosition(10, last_epoch=0)})
     assert found.diverging == (0, 6)
     assert (found.next_offset, len(found.records)) == (10, 0)
+
+
+def one_answer(**fields: Any) -> FetchResponse:
+    """What a leader says of `THIRD`, behind a partition that it was not asked for."""
+    partitions = [
+        PartitionData(partition_index=7, error_code=3),
+        PartitionData(partition_index=THIRD.partition, **fields),
+    ]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+
+def test_what_leaders_say_of_a_partition_is_kept_by_its_name(connect: Any, fake: FakeCluster):
+    """The part of a batch that came behind the whole ones is no part of the records."""
+    whole, cut = batch(b"a", b"b", base_offset=5, leader_epoch=4), batch(b"c", base_offset=7)[:40]
+    response = one_answer(
+        high_watermark=11,
+        last_stable_offset=10,
+        log_start_offset=3,
+        aborted_transactions=[AbortedTransaction(producer_id=8, first_offset=6)],
+        records=whole + cut,
+    )
+    core = Fetcher(connect(fake))
+    found, refused = core.read(response, {THIRD: (FetchPosition(6, 2), 4)}, "host:1")
+    assert found == [
+        Fetched(
+            partition=THIRD,
+            records=memoryview(whole),
+            next_offset=7,
+            last_epoch=4,
+            high_watermark=11,
+            last_stable_offset=10,
+            log_start_offset=3,
+            aborted=((8, 6),),
+            start_offset=6,
+        )
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize("nothing", [None, b"", memoryview(b"")])
+def test_a_partition_without_records_keeps_its_position(
+    connect: Any, fake: FakeCluster, nothing: Any
+):
+    core, position = Fetcher(connect(fake)), FetchPosition(6, 2)
+    response = one_answer(high_watermark=6, records=nothing, aborted_transactions=None)
+    ((found,), refused) = core.read(response, {THIRD: (position, 4)}, "host:1")
+    assert (found.next_offset, found.last_epoch, found.start_offset) == (6, 2, 6)
+    assert (found.records, found.aborted, found.diverging) == (b"", (), None)
+    assert refused == []
+
+
+@pytest.mark.parametrize("end", [(2, -1), (-1, 5), (2, 5)])
+def test_divergence_comes_without_records(connect: Any, fake: FakeCluster, end: tuple[int, int]):
+    epoch, end_offset = end
+    response = one_answer(
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset), records=b""
+    )
+    core = Fetcher(connect(fake))
+    ((found,), _) = core.read(response, {THIRD: (FetchPosition(9, 3), 4)}, "host:1")
+    assert found.diverging == end
+    assert (found.next_offset, found.last_epoch) == (9, 3)
+
+
+def test_a_partition_that_is_refused_is_named_in_its_error(connect: Any, fake: FakeCluster):
+    response = one_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
+    core = Fetcher(connect(fake))
+    found, (error,) = core.read(response, {THIRD: (FetchPosition(6, 2), 4)}, "host:1")
+    assert found == []
+    assert isinstance(error, OffsetOutOfRange)
+    assert (error.topic, error.partition) == THIRD
+    assert "the log starts at 7" in str(error)
+
+
+def test_records_without_a_whole_batch_are_a_protocol_error(connect: Any, fake: FakeCluster):
+    response = one_answer(records=batch(b"a")[:40])
+    with pytest.raises(ProtocolError, match="40 bytes of records"):
+        Fetcher(connect(fake)).read(response, {THIRD: (FetchPosition(0), 4)}, "host:1")
 
 
 def test_abandoned_ranges_leave_the_connection_usable(fake: FakeCluster, connect: Any):

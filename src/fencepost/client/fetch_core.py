@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
@@ -75,8 +74,7 @@ class FetchLimits(NamedTuple):
     partition_max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """One partition's part of a fetch.
 
     `records` holds whole batches, the first of which may begin before the offset asked for.
@@ -123,6 +121,10 @@ class BlobEnd(NamedTuple):
     last_epoch: int
 
 
+_NO_RECORDS = memoryview(b"")
+_NO_BATCH = BlobEnd(0, -1, -1)
+
+
 def blob_end(blob: memoryview | bytes | bytearray) -> BlobEnd:
     """Walk the batch lengths of `blob`; (0, -1, -1) when it has no whole batch.
 
@@ -139,7 +141,7 @@ def blob_end(blob: memoryview | bytes | bytearray) -> BlobEnd:
         last = position
         position += _LOG_OVERHEAD_BYTES + length
     if last < 0:
-        return BlobEnd(0, -1, -1)
+        return _NO_BATCH
     base_offset, length = _BATCH_START.unpack_from(blob, last)
     if blob[last + _MAGIC_POSITION] < 2:
         return BlobEnd(position, base_offset + 1, -1)
@@ -321,13 +323,13 @@ class FetchCore:
             name = topic.topic or self.view.topic_name(Uuid(topic.topic_id)) or ""
             for entry in topic.partitions:
                 partition = TopicPartition(name, entry.partition_index)
-                if partition not in wanted:
+                asked = wanted.get(partition)
+                if asked is None:
                     continue
-                position = wanted[partition][0]
-                if entry.error_code != ErrorCode.NONE:
-                    refused.append(_refusal(entry, partition, position, host))
+                if entry.error_code:
+                    refused.append(_refusal(entry, partition, asked[0], host))
                 else:
-                    found.append(_fetched(entry, partition, position, host))
+                    found.append(_fetched(entry, partition, asked[0], host))
         return found, refused
 
 
@@ -370,11 +372,12 @@ def _refusal(
 def _fetched(
     entry: PartitionData, partition: TopicPartition, position: FetchPosition, host: str
 ) -> Fetched:
-    records = memoryview(entry.records if entry.records is not None else b"")
-    end = blob_end(records)
+    records = memoryview(entry.records) if entry.records else _NO_RECORDS
+    end = blob_end(records) if len(records) else _NO_BATCH
     diverging = None
-    if entry.diverging_epoch.end_offset >= 0 or entry.diverging_epoch.epoch >= 0:
-        diverging = EpochEnd(entry.diverging_epoch.epoch, entry.diverging_epoch.end_offset)
+    epoch_end = entry.diverging_epoch
+    if epoch_end.end_offset >= 0 or epoch_end.epoch >= 0:
+        diverging = EpochEnd(epoch_end.epoch, epoch_end.end_offset)
     elif len(records) and (end.size_bytes == 0 or end.next_offset <= position.offset):
         raise ProtocolError(
             f"a fetch at offset {position.offset} returned {len(records)} bytes of records "
@@ -384,15 +387,16 @@ def _fetched(
             partition=partition.partition,
         )
     advanced = end.size_bytes > 0 and diverging is None
-    return Fetched(
-        partition=partition,
-        records=records[: end.size_bytes],
-        next_offset=end.next_offset if advanced else position.offset,
-        last_epoch=end.last_epoch if advanced else position.last_epoch,
-        high_watermark=entry.high_watermark,
-        last_stable_offset=entry.last_stable_offset,
-        log_start_offset=entry.log_start_offset,
-        aborted=tuple((a.producer_id, a.first_offset) for a in entry.aborted_transactions or ()),
-        diverging=diverging,
-        start_offset=position.offset,
+    aborted = entry.aborted_transactions
+    return Fetched(  # by place: by name it takes twice the time, for each partition of an answer
+        partition,
+        records if end.size_bytes == len(records) else records[: end.size_bytes],
+        end.next_offset if advanced else position.offset,
+        end.last_epoch if advanced else position.last_epoch,
+        entry.high_watermark,
+        entry.last_stable_offset,
+        entry.log_start_offset,
+        tuple((one.producer_id, one.first_offset) for one in aborted) if aborted else (),
+        diverging,
+        position.offset,
     )

@@ -47,8 +47,7 @@ class Node(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """A partition as brokers describe it; `leader_id` is -1 while it has no leader."""
 
     partition: int
@@ -139,19 +138,19 @@ class Metadata:
 
 def _topic_info(name: str, topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
     topic_id = Uuid(topic.topic_id)
-    same_topic = known is not None and known.topic_id == topic_id
+    earlier = known.partitions if known is not None and known.topic_id == topic_id else {}
     partitions = {}
     for entry in topic.partitions:
-        info = PartitionInfo(
-            partition=entry.partition_index,
-            leader_id=entry.leader_id,
-            leader_epoch=entry.leader_epoch,
-            replicas=tuple(entry.replica_nodes),
-            isr=tuple(entry.isr_nodes),
-            offline=tuple(entry.offline_replicas),
-            error_code=entry.error_code,
+        info = PartitionInfo(  # by place: by name it takes twice the time
+            entry.partition_index,
+            entry.leader_id,
+            entry.leader_epoch,
+            tuple(entry.replica_nodes),
+            tuple(entry.isr_nodes),
+            tuple(entry.offline_replicas),
+            entry.error_code,
         )
-        before = known.partitions.get(info.partition) if known and same_topic else None
+        before = earlier.get(info.partition)
         if before is not None and before.leader_epoch > info.leader_epoch >= 0:
             info = before
         partitions[info.partition] = info
