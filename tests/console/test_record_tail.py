@@ -207,7 +207,7 @@ def test_a_record_is_shown_while_another_leader_does_not_answer():
         query = LookQuery.of(Asked({"topic": "spread"}))
         begin = dict.fromkeys(range(3), 0)
         followed = tailing.Tail(patient, query, begin, RowMaker(as_is, as_is), is_live=True)
-        seen: set[str] = set()
+        seen: set[str | None] = set()
         async with asyncio.timeout(DEADLINE_S), aclosing(followed.events()) as found:
             producer = Producer(client)
             for one in range(3):
