@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.waiting import eventually
 pytest.importorskip("starlette")
 testclient = pytest.importorskip("starlette.testclient")
 
-from fencepost.console.asked import Asked, NotThere  # noqa: E402
+from fencepost.console.asked import Asked, NotThere, part_of, path_to  # noqa: E402
 from fencepost.console.page import Page  # noqa: E402
 from fencepost.console.pages.table import PAGES, PageKind  # noqa: E402
 from fencepost.console.session import Session  # noqa: E402
@@ -191,17 +192,37 @@ def test_names_may_have_any_characters(browser, path: str, status: int, words: s
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_group_whose_name_has_a_slash_has_a_page(served: str, browser):
-    with Client(served, group_id="team/a?b") as client:
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("team/a?b", "team%2Fa%3Fb"),
+        # A browser takes these out of a path, percent-encoded or not.
+        (".", "~."),
+        ("..", "~.."),
+        ("~.", "~~."),
+    ],
+)
+def test_a_group_has_a_page_whatever_its_name(served: str, browser, name: str, sent: str):
+    with Client(served, group_id=name) as client:
         committing = Consumer(client, ["orders"])
         committing.poll(100)
         committing.store(TopicPartition("orders", 0), 0)
         committing.commit()
         committing.close()
-    eventually(lambda: "team/a?b" in browser.get("/groups").text, "the group to be listed")
-    assert 'href="/groups/team%2Fa%3Fb"' in browser.get("/groups").text
-    answer = browser.get("/api/groups/team%2Fa%3Fb")
-    assert (answer.status_code, answer.json()["title"]) == (200, "Group team/a?b")
+    link = f'href="/groups/{sent}"'
+    eventually(lambda: link in browser.get("/groups").text, "the group to be listed")
+    answer = browser.get(f"/api/groups/{sent}")
+    assert (answer.status_code, answer.json()["title"]) == (200, f"Group {name}")
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "...", "~", "~.", "~..", "~~.", "a~.", ".~", "%2e", ""]
+)
+def test_a_part_of_a_path_comes_back_as_it_was(name: str):
+    path = path_to("groups", name, "x")
+    _, _, sent, _ = path.split("/")
+    assert part_of(sent) == name
+    assert unquote(sent) not in (".", "..")
 
 
 def test_a_reader_without_a_token_learns_nothing_from_files_that_are_not_there(served: str):

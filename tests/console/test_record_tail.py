@@ -21,6 +21,7 @@ from fencepost.client.cluster import Cluster as Client  # noqa: E402
 from fencepost.client.config import ClientConfig  # noqa: E402
 from fencepost.client.metadata import TopicPartition  # noqa: E402
 from fencepost.client.producer import Producer  # noqa: E402
+from fencepost.client.retry import Deadline  # noqa: E402
 from fencepost.console.asked import Asked  # noqa: E402
 from fencepost.console.html import document  # noqa: E402
 from fencepost.console.page import Live, Page, Section  # noqa: E402
@@ -192,6 +193,48 @@ def test_a_tail_that_falls_behind_goes_on_at_the_end(cluster, producer, monkeypa
     event = asyncio.run(first_skip())
     assert event.positions == {0: 20}
     assert 0 < event.skipped < 20
+
+
+def test_a_record_is_shown_while_another_leader_does_not_answer():
+    """Not one that answers with nothing after a while: one whose answer does not come at all."""
+    as_is = Decoder("auto")
+
+    async def follow(cluster: Cluster, client: Client) -> None:
+        patient = ClientConfig(
+            bootstrap_servers=cluster.bootstrap_servers,
+            request_timeout_ms=int(10 * DEADLINE_S * 1000),
+        )
+        query = LookQuery.of(Asked({"topic": "spread"}))
+        begin = dict.fromkeys(range(3), 0)
+        followed = tailing.Tail(patient, query, begin, RowMaker(as_is, as_is), is_live=True)
+        seen: set[str | None] = set()
+        async with asyncio.timeout(DEADLINE_S), aclosing(followed.events()) as found:
+            producer = Producer(client)
+            for one in range(3):
+                producer.send("spread", b"from %d" % one, partition=one)
+            producer.flush()
+            while seen != {"from 0", "from 1", "from 2"}:
+                seen |= {row.value_text for row in (await anext(found)).rows}
+            of = [client.leader("spread", one, Deadline(0))[0].node_id for one in range(3)]
+            assert len(set(of)) == 3
+            cluster.pause(of[2])
+            producer.send("spread", b"shown", partition=0)
+            producer.flush()
+            while "shown" not in seen:
+                seen |= {row.value_text for row in (await anext(found)).rows}
+            producer.send("spread", b"shown, too", partition=1)
+            producer.flush()
+            while "shown, too" not in seen:
+                seen |= {row.value_text for row in (await anext(found)).rows}
+            cluster.resume(of[2])
+            producer.send("spread", b"resumed", partition=2)
+            producer.flush()
+            while "resumed" not in seen:
+                seen |= {row.value_text for row in (await anext(found)).rows}
+
+    with Cluster(3) as cluster, Client(cluster.bootstrap_servers) as client:
+        Admin(client).create_topic("spread", 3, 1)
+        asyncio.run(follow(cluster, client))
 
 
 @pytest.mark.parametrize(

@@ -407,6 +407,19 @@ class WatchedDisk(OsDisk):
         return watched
 
 
+def test_that_many_logs_are_made_closes_no_file_of_another(tmp_path):
+    disk = OsDisk()
+    log_dir = LogDir.open(disk, format_dir(tmp_path / "d"), files_max=4)
+    busy = log_dir.create("busy", 0, Uuid(bytes([7] * 16)), config(**SMALL), wall_ms=NOW_MS)
+    append(busy, make_batch(1, 10))
+    busy.flush()
+    for at in range(60):
+        log_dir.create("t", at, Uuid(bytes([7] * 16)), config(**SMALL), wall_ms=NOW_MS)
+    assert [one.is_ready for one in busy._row.segments] == [True]
+    assert log_dir.open_files == 1
+    log_dir.close()
+
+
 def test_many_logs_are_written_rolled_and_closed_with_few_files_open(tmp_path):
     disk = WatchedDisk()
     files_max = 4

@@ -84,13 +84,18 @@ def test_create_keeps_what_is_there(world: World):
 
 def test_directories(world: World):
     disk, root = world.disk, world.root
-    disk.mkdir(f"{root}/x/y")
-    disk.mkdir(f"{root}/x/y")
+    assert disk.mkdir(f"{root}/x/y")
+    assert not disk.mkdir(f"{root}/x/y")
+    assert not disk.mkdir(f"{root}/x")
+    assert disk.mkdir(f"{root}/x/z")
+    disk.rmdir(f"{root}/x/z")
     assert disk.is_dir(f"{root}/x/y")
     disk.write_atomic(f"{root}/x/b", b"")
     disk.write_atomic(f"{root}/x/a", b"")
     assert disk.list(f"{root}/x") == ["a", "b", "y"]
     assert not disk.is_dir(f"{root}/x/a")
+    with pytest.raises(NotADirectoryError):
+        disk.mkdir(f"{root}/x/a")
     assert disk.exists(f"{root}/x/a")
     assert not disk.exists(f"{root}/x/c")
     with pytest.raises(OSError, match="not empty"):

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fencepost.client.offset_targets import iso_time_ms
 
 VALUE_BYTES_MAX: Final = 8_192
+_DOTS: Final = r"~*\.\.?"
+_DOTS_SENT: Final = "~" + _DOTS
 
 
 class BadQuery(ValueError):
@@ -103,7 +106,22 @@ def iso_ms(text: str) -> int | None:
 
 
 def path_to(*parts: object, **query: object) -> str:
-    """A path of the console with its parts and query quoted; values that are None are left out."""
-    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    """A path of the console with its parts and query quoted; values that are None are left out.
+
+    Browsers take a part that is `.` or `..` out of a path, percent-encoded or not (URL Standard,
+    "single-dot path segment"), and groups may be called so. These parts get a tilde in front, and
+    so do those that would be taken for one that has got it; `part_of` takes it away.
+    """
+    path = "/" + "/".join(map(_sent, map(str, parts)))
     given = {key: str(value) for key, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _sent(part: str) -> str:
+    return quote(f"~{part}" if re.fullmatch(_DOTS, part) else part, safe="")
+
+
+def part_of(sent: str) -> str:
+    """A part of a path that `path_to` has made."""
+    part = unquote(sent)
+    return part[1:] if re.fullmatch(_DOTS_SENT, part) else part

@@ -37,12 +37,12 @@ import os
 import stat
 import sys
 import threading
+from functools import partial
 from threading import get_ident
 from typing import Final, Protocol
 
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.errors import CorruptFileError, LogDirLockedError
-from fencepost.log.lock_holder import lock_holder
 from fencepost.log.page_cache import PageCache
 
 Buffer = bytes | bytearray | memoryview
@@ -160,8 +160,8 @@ class Disk(Protocol):
         """Names in the directory, sorted."""
         ...
 
-    def mkdir(self, path: str) -> None:
-        """Make a directory, and missing ones above it; it may exist."""
+    def mkdir(self, path: str) -> bool:
+        """Make a directory, and missing ones above it; it may exist. Whether it did not."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -393,6 +393,8 @@ class OsLock:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            from fencepost.log.lock_holder import lock_holder
+
             pid = lock_holder(descriptor)
             os.close(descriptor)
             whose = f"process {pid}" if pid is not None and pid > 0 else "another process"
@@ -440,6 +442,11 @@ class OsDisk:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `Disk`."""
         flags = os.O_RDWR | (os.O_CREAT | os.O_NOFOLLOW if create else 0)
+        if create:
+            # Of a file made just now it need not be asked what it is.
+            with contextlib.suppress(FileExistsError):
+                made = partial(os.open, path, flags | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+                return OsFile(path, self.descriptors.open(made), self.page_cache)
         return OsFile(path, self._open(path, flags), self.page_cache)
 
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
@@ -502,9 +509,17 @@ class OsDisk:
         """See `Disk`."""
         return sorted(self.descriptors.open(lambda: os.listdir(directory)))
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str) -> bool:
         """See `Disk`."""
-        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+        try:
+            os.mkdir(path, DIRECTORY_MODE)
+        except FileNotFoundError:
+            os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+            return False
+        return True
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk`."""

@@ -38,6 +38,7 @@ from fencepost.log.errors import CorruptFileError
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
+_WITHOUT_ENTRIES: Final = encode_lines(())
 # Numbers that are in range for certain. Possessive, or a million lines would each leave a way back.
 _PLAIN_LINES: Final = rb"0\n([0-9]{1,9})\n((?:[0-9]{1,9} [0-9]{1,18}\n)*+)"
 
@@ -232,6 +233,8 @@ class LeaderEpochCache:
     def encode(self, end_offset: int | None = None) -> bytes:
         """The content of the checkpoint file; see `count_in_file`."""
         count = len(self._starts) if end_offset is None else self.count_in_file(end_offset)
+        if not count:
+            return _WITHOUT_ENTRIES
         entries = zip(self._epochs[:count], self._starts[:count], strict=True)
         return encode_lines(map("%d %d".__mod__, entries))
 

@@ -22,11 +22,11 @@ def load_log(
     disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, params: LoadLogParams
 ) -> LoadedLog:
     """See `PartitionLog.open`."""
-    is_new = not disk.is_dir(directory)
-    if is_new:
-        disk.mkdir(directory)
-        if params.recovery_point == params.start_offset == 0:
-            return _begin_log(disk, cache, directory, config, params)
+    # One that was there when the broker started is looked for first; of another, making it tells.
+    was_there = params.is_name_durable and disk.is_dir(directory)
+    is_new = not was_there and disk.mkdir(directory)
+    if is_new and params.recovery_point == params.start_offset == 0:
+        return _begin_log(disk, cache, directory, config, params)
     # The first start of a node needs none of it: it begins all of its logs.
     from fencepost.log.reopening import reopen_log
 
@@ -42,6 +42,9 @@ def _begin_log(
         write_topic_id(disk, directory, topic_id)
     segment = Segment(disk, cache, directory, 0, wall_ms=params.wall_ms)
     segment.create(config.roll_bytes if config.preallocate else 0)
+    # It is opened with the first record: that there are many new logs closes no file of another.
+    cache.forget(segment)
+    segment.close_file()
     return LoadedLog(
         row=SegmentRow(disk, cache, directory, [segment], set()),
         start_offset=0,

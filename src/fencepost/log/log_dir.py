@@ -27,9 +27,7 @@ Open files: see `SegmentCache`; apart from those, the lock, and a few while some
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -257,8 +255,6 @@ class LogDir:
         directory = f"{self.path}/{partition_dir(*key)}"
         is_new = not self.disk.is_dir(directory)
         if is_new:
-            if self.disk.exists(directory):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             if self._points.offsets.get(key, 0) and not self._was_renamed(key):
                 log.warning("%s no longer exists; creating an empty log", directory)
             self._strike(key)

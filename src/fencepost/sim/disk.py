@@ -327,15 +327,18 @@ class SimDisk:
     def list(self, directory: str) -> list[str]:
         return sorted(self._walk(directory).cached)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str) -> bool:
         parent, _, name = path.rstrip("/").rpartition("/")
         if parent and not self.exists(parent):
             self.mkdir(parent)
         directory = self._walk(parent)
-        if name not in directory.cached:
-            self.count("mkdir", path)
-            directory.change({name: Directory()})
-            self.maybe_crash()
+        if name in directory.cached:
+            self._walk(path)
+            return False
+        self.count("mkdir", path)
+        directory.change({name: Directory()})
+        self.maybe_crash()
+        return True
 
     def rename(self, old: str, new: str) -> None:
         source, old_name = self._parent(old)

@@ -22,7 +22,6 @@ from fencepost.broker.net.pending_request import PendingRequest, Replier
 from fencepost.broker.net.registry import API_VERSIONS_KEY, Route
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.run_taker import RunConnection, RunSlot
-from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.machines.image.acls import AuthorizerNotReadyError
 from fencepost.machines.session import Session
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
@@ -264,4 +263,6 @@ class Dispatcher:
             return
         context.api_version = 0
         self._answers.add(context)
+        from fencepost.broker.net.unsupported_version import unsupported_version_response
+
         context.reply(unsupported_version_response(route))

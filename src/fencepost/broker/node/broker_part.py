@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.cluster.streams_topics import StreamsTopics
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
@@ -49,7 +48,6 @@ from fencepost.runtime.requests.parts import (
     ClusterMetadata,
     InternalTopicCreation,
     Parts,
-    StreamsTopicCreation,
 )
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
@@ -292,7 +290,6 @@ class BrokerPart:
             ReplicaManager: self.replicas,
             Settings: core.settings,
             Storage: core.storage,
-            StreamsTopicCreation: StreamsTopics(core.channel, core.now_ms),
             TransactionalWrites: self.writes,
         }
         return HandlerParts(parts, self.late)

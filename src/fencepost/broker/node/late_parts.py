@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from fencepost.runtime.markers import MarkerWriter
     from fencepost.runtime.producer_ids import ProducerIds
     from fencepost.runtime.requests.fetch_parts import CachedReads, FetchPolicy
-    from fencepost.runtime.requests.parts import InternalTopicCreation, LogReads
+    from fencepost.runtime.requests.parts import (
+        InternalTopicCreation,
+        LogReads,
+        StreamsTopicCreation,
+    )
     from fencepost.runtime.share_persister import SharePersister
     from fencepost.runtime.share_sessions import ShareSessionHost
     from fencepost.runtime.share_states import ShareStateCoordinators
@@ -107,6 +111,13 @@ class LateParts:
 
         core = self._core
         return BrokerChannel(core.brokers, core.config.inter_broker_listener, lambda: core.image)
+
+    @late
+    def streams_topics(self) -> StreamsTopicCreation:
+        """Has the internal topics of Kafka Streams' applications created."""
+        from fencepost.broker.cluster.streams_topics import StreamsTopics
+
+        return StreamsTopics(self._core.channel, self._core.now_ms)
 
     @late
     def cold_reads(self) -> ColdReads:

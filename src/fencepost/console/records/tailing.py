@@ -3,7 +3,8 @@
 An event has EVENT_ROWS rows at most, and there are at most EVENTS_PER_S; records beyond that are
 counted and not shown. At most BYTES_PER_S are fetched: a tail whose topic takes more falls behind,
 and after BEHIND_S seconds goes on at the end of the log, which it says, too. A tail has connections
-of its own, so that its waiting holds up no page, and they end with it.
+of its own, so that its waiting holds up no page, and they end with it. One fetch is in flight at
+each leader: a record is shown when its leader has it, however long the others have nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ClientError, OffsetOutOfRange
-from fencepost.client.fetch_core import FetchCore, Fetched, FetchLimits, FetchPosition
+from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.retry import Deadline
+from fencepost.client.pending_fetches import PendingFetches
 from fencepost.console.records.cursors import ForwardCursor, Found, LookEnded
 from fencepost.console.records.query import OFFSET_MAX, LookQuery, finding_ranges
 from fencepost.console.records.row_maker import RowMaker
@@ -31,6 +33,8 @@ BYTES_PER_S: Final = 5_000_000
 FETCH_BYTES_MAX: Final = 1 << 20
 BEHIND_S: Final = 10.0
 WAIT_MS: Final = 500
+GIVES_UP_MS: Final = 5_000
+"""After so long with nothing but failures the tail says what they are, and tries again."""
 QUIET_S: Final = 10.0
 """After so long without a record there is an event without rows: it shows that the tail lives."""
 TRY_AGAIN_S: Final = 1.0
@@ -60,10 +64,21 @@ class Tail:
         make: RowMaker,
         is_live: bool,
     ) -> None:
-        self._cluster = AsyncCluster(config=config)
-        self._core = FetchCore(self._cluster)
+        level = "read_committed" if query.only_committed else "read_uncommitted"
+        own = replace(
+            config,
+            api_timeout_ms=GIVES_UP_MS,
+            fetch_max_wait_ms=WAIT_MS,
+            fetch_max_bytes=FETCH_BYTES_MAX,
+            max_partition_fetch_bytes=FETCH_BYTES_MAX,
+            isolation_level=level,
+        )
+        self._cluster = AsyncCluster(config=own)
+        self._fetches = PendingFetches(FetchCore(self._cluster))
         self._query = query
         self._positions = dict(positions)
+        self._ends: dict[int, int] = {}
+        """Where partitions end, by their leaders' last answers."""
         self._make = make
         self._was_caught_up = is_live
         self._behind_since: float | None = None
@@ -115,8 +130,9 @@ class Tail:
             await asyncio.sleep(min(1.0, -self._tokens / BYTES_PER_S + 0.01))
 
     async def _look(self) -> None:
+        """Take what leaders have answered with; wait for the first of them if none has."""
         try:
-            answers = await self._fetch()
+            answers = await self._cluster.run(self._fetches.receiving(self._wanted, WAIT_MS))
         except OffsetOutOfRange as error:
             await self._find_positions(error)
             return
@@ -130,22 +146,12 @@ class Tail:
                 await asyncio.to_thread(self._take, answer)
         self._catch_up(answers)
 
-    async def _fetch(self) -> list[Fetched]:
-        size = max(1, min(FETCH_BYTES_MAX, int(self._tokens)))
+    def _wanted(self) -> dict[TopicPartition, FetchPosition]:
         topic = self._query.topic
-        level = "read_committed" if self._query.only_committed else "read_uncommitted"
-        return await self._cluster.run(
-            self._core.fetching(
-                {
-                    TopicPartition(topic, one): FetchPosition(offset)
-                    for one, offset in self._positions.items()
-                },
-                max_wait_ms=WAIT_MS,
-                limits=FetchLimits(size, size),
-                isolation_level=level,
-                deadline=Deadline(5_000),
-            )
-        )
+        return {
+            TopicPartition(topic, one): FetchPosition(offset)
+            for one, offset in self._positions.items()
+        }
 
     def _take(self, answer: Fetched) -> None:
         """Go through an answer, in a thread."""
@@ -173,10 +179,11 @@ class Tail:
 
     def _catch_up(self, answers: list[Fetched]) -> None:
         """Go on at the end of the log when the tail has been behind for too long."""
-        ends = {one.partition.partition: one.high_watermark for one in answers}
-        behind = {one: end for one, end in ends.items() if self._positions[one] < end}
+        self._ends |= {one.partition.partition: one.high_watermark for one in answers}
+        behind = {one: end for one, end in self._ends.items() if self._positions[one] < end}
         if self._query.only_committed or not behind:
-            self._was_caught_up, self._behind_since = True, None
+            self._was_caught_up |= self._ends.keys() >= self._positions.keys()
+            self._behind_since = None
             return
         now = time.monotonic()
         if self._behind_since is None:
@@ -198,6 +205,7 @@ class Tail:
             self._problem = str(other)
             await asyncio.sleep(TRY_AGAIN_S)
             return
+        self._ends.clear()
         for one, log in found.items():
             kept = min(max(self._positions[one], log.log_start), log.log_end)
             self._skipped += max(0, kept - self._positions[one])

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fencepost.console.asked import Asked
+from fencepost.console.asked import Asked, part_of
 
 TOKEN: Final = "token"
 """What lets readers in (`access`), and says nothing to a page."""
@@ -35,6 +35,6 @@ class Parts:
 def asked_of(request: Request) -> Asked:
     """The parts of the request's path and its query. Raises BadQuery for a key that is there
     twice."""
-    parts = [(key, unquote(str(part))) for key, part in request.path_params.items()]
+    parts = [(key, part_of(str(part))) for key, part in request.path_params.items()]
     query = request.query_params.multi_items()
     return Asked.of([*parts, *((key, value) for key, value in query if key != TOKEN)])

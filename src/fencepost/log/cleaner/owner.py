@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.plan import Dirt, sources_below
-from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.health import Health
@@ -22,6 +21,7 @@ from fencepost.wire.records.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from fencepost.log.cleaner.job import Cleaning, Copied
+    from fencepost.log.cleaner.swap import Swap
 
 
 class CleaningOwner:
@@ -79,6 +79,8 @@ class CleaningOwner:
 
     def begin_swap(self, cleaning: Cleaning, copied: Copied) -> Swap:
         """See `PartitionLog.begin_swap`."""
+        from fencepost.log.cleaner.swap import Swap  # likewise
+
         assert self._swap is None, "one at a time"
         old = [source.segment for source in copied.sources]
         if cleaning.is_aborted or any(segment.is_retired or segment.is_active for segment in old):

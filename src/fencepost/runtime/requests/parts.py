@@ -43,6 +43,7 @@ class InternalTopicCreation(Protocol):
         ...
 
 
+@runtime_checkable
 class StreamsTopicCreation(Protocol):
     """Creates the internal topics of Kafka Streams applications."""
 
