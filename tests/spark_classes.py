@@ -4,7 +4,7 @@
 
 writes it (class-data sharing, a dynamic archive), unless it is there for this PySpark and this
 Java. A JVM of Spark that runs a few small jobs otherwise spends half of its processor time on
-finding, checking and linking classes of the jars. To write it takes what some five of them save, so
+finding, checking and linking classes of the jars. To write it takes what some nine of them save, so
 `make test-long` does, which starts dozens. Tests work without it, too, and a JVM to which it does
 not apply, of another version or with another class path, ignores it.
 """
