@@ -40,6 +40,7 @@ test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch -m "not same_without_c and not long"
 
 test-long: setup ## more seeds, longer lives and larger worlds than `make test` has time for
+	-$(BIN)/python -m tests.spark_classes  # without it the tests take longer
 	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss and not browser and not packages"
 
 check: setup ## format, lint, types (strict), import contract

@@ -46,7 +46,7 @@ def test_a_read_needs_neither_spark_nor_pandas_nor_re2(fake: FakeCluster):
         fill(fake, 3, partition)
     script = READS.format(absent=ABSENT, servers=fake.bootstrap_servers)
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "patterns need RE2: pip install 'fencepost[arrow,regex]'" in done.stdout
@@ -63,7 +63,7 @@ print(*sorted(sys.modules))
 def test_planning_loads_no(heavy: str):
     """Spark plans in processes that do little else."""
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=600, check=True
     )
     assert heavy not in done.stdout.split()
 

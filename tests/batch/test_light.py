@@ -20,7 +20,7 @@ def run(code: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout.strip()
 

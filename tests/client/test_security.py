@@ -79,7 +79,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         + ["-keyout", str(key), "-out", str(certificate)],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     return certificate, key
 

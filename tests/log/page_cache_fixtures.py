@@ -13,7 +13,10 @@ import pytest
 
 from fencepost.log.page_cache import NotCachedError
 
+from ..waiting import DEADLINE_S
+
 PATIENCE_S = 5
+"""For a file system that may never give pages up: the test is skipped then."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,14 +44,14 @@ def refusal_of(path: Path, read: Callable[[], object]) -> NotCachedError:
     To be refused has the kernel read ahead, and a thread that is interrupted between asking and
     looking finds the pages there: the file is made cold again then.
     """
-    ends = time.monotonic() + PATIENCE_S
+    ends = time.monotonic() + DEADLINE_S
     while time.monotonic() < ends:
         make_cold(path)
         try:
             read()
         except NotCachedError as error:
             return error
-    pytest.fail(f"what is not cached of {path} was read without waiting for {PATIENCE_S} s")
+    pytest.fail(f"what is not cached of {path} was read without waiting for {DEADLINE_S} s")
 
 
 def _cached_pages(descriptor: int) -> int:

@@ -17,6 +17,8 @@ from fencepost.log.disk import ClosedFileError, Disk, OsDisk
 from fencepost.log.errors import LogDirLockedError
 from fencepost.sim.disk import Crash, SimDisk
 
+from ..waiting import DEADLINE_S
+
 
 @dataclass
 class World:
@@ -200,7 +202,7 @@ def test_a_close_waits_for_the_sync_that_runs(tmp_path: Path, monkeypatch: pytes
 
     def slow(descriptor: int) -> None:
         began.set()
-        assert go_on.wait(10)
+        assert go_on.wait(DEADLINE_S)
         os.fstat(descriptor)  # fails if the descriptor was closed meanwhile
 
     monkeypatch.setattr("fencepost.log.disk._sync_descriptor", slow)
@@ -215,13 +217,13 @@ def test_a_close_waits_for_the_sync_that_runs(tmp_path: Path, monkeypatch: pytes
 
     syncing = threading.Thread(target=sync)
     syncing.start()
-    assert began.wait(10)
+    assert began.wait(DEADLINE_S)
     closing = threading.Thread(target=file.close)
     closing.start()
     assert closing.is_alive()
     go_on.set()
-    syncing.join(10)
-    closing.join(10)
+    syncing.join(DEADLINE_S)
+    closing.join(DEADLINE_S)
     assert not errors
 
 

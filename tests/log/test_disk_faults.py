@@ -14,6 +14,7 @@ from fencepost.log.meta import format_log_dir, read_clean_shutdown
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
+from ..waiting import DEADLINE_S
 from .helpers import NOW_MS, append, config, contents, make_batch, open_log
 
 SMALL = config(internal_segment_bytes=500, index_interval_bytes=100)
@@ -302,12 +303,12 @@ def test_appends_go_on_while_a_flush_runs_elsewhere(tmp_path):
             log.advance_start_offset(log.segment_base_offsets[-1])
         if round_ % 11 == 5:
             log.truncate_to(log.end_offset - 4)
-        assert done.acquire(timeout=10)
+        assert done.acquire(timeout=DEADLINE_S)
         log.finish_flush(jobs[-1])
         assert log.recovery_point <= log.end_offset
     stop.set()
     wanted.release()
-    thread.join(10)
+    thread.join(DEADLINE_S)
     assert not errors
     before, end = contents(log), log.end_offset
     log.close()

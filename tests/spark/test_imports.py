@@ -49,7 +49,7 @@ print(json.dumps([row, frozen, loaded]))
 def run(script: str) -> list[Any]:
     """What a fresh process prints."""
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
     )
     printed: list[Any] = json.loads(done.stdout)
     return printed

@@ -14,7 +14,7 @@ from .login_cluster import CLIENT, LoginCluster, login_cluster, make_topic
 kafka = pytest.importorskip("confluent_kafka")
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def of(cluster: LoginCluster, **more: Any) -> dict[str, Any]:

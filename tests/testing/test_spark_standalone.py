@@ -13,6 +13,8 @@ import pytest
 from fencepost.testing.sessions import is_running
 from fencepost.testing.spark_standalone import SparkStandalone
 
+from ..spark.on_both_workers import ON_BOTH, workers_of_applications
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
@@ -36,14 +38,20 @@ spark.stop()
 def test_an_application_runs_on_both_workers_and_nothing_is_left():
     with SparkStandalone(workers=2) as spark:
         pids = [pid for worker in spark.workers for pid in worker.members]
-        command = [sys.executable, "-c", JOB, spark.master_url, json.dumps(spark.settings)]
+        command = [
+            sys.executable,
+            "-c",
+            JOB,
+            spark.master_url,
+            json.dumps(spark.settings | ON_BOTH),
+        ]
         environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         ran = subprocess.run(
             command, env=environ, capture_output=True, text=True, timeout=600, check=False
         )
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.split() == [str(sum(range(64)))]
-        assert [app["cores"] for app in spark.state()["completedapps"]] == [2]
+        assert workers_of_applications(spark) == [{0, 1}]
         spark.kill_worker(0)
         assert not any(map(is_running, spark.workers[0].members))
         assert any(map(is_running, spark.workers[1].members))

@@ -33,7 +33,7 @@ from fencepost.testing.sessions import is_running, session_members, stop_session
 
 START_TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.1
-ASK_TIMEOUT_S: Final = 10.0
+ASK_TIMEOUT_S: Final = 60.0
 LOG_TAIL_BYTES: Final = 8192
 
 

@@ -129,7 +129,7 @@ def told_by_a_start(data_dir: Path, *options: str) -> dict[str, list[str]]:
     handler that has what it needs."""
     command = [sys.executable, "-c", _SERVE, "--data-dir", str(data_dir)]
     served = subprocess.run(
-        [*command, "--listen", "127.0.0.1:0", *options], capture_output=True, text=True, timeout=60
+        [*command, "--listen", "127.0.0.1:0", *options], capture_output=True, text=True, timeout=300
     )
     lines = [line.split(" ") for line in served.stderr.splitlines()]
     told = {line[0]: line[1:] for line in lines if line[0] in WHAT_IS_TOLD}

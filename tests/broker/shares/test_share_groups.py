@@ -344,7 +344,7 @@ def test_a_deleted_topic_leaves_the_group_and_the_share_coordinator(node: Runnin
 
 def test_partitions_that_do_not_exist_are_described_at_once(node: RunningNode) -> None:
     with node.connect() as client:
-        client.sock.settimeout(10)  # a share coordinator would be asked for 30 seconds
+        client.sock.settimeout(25)  # a share coordinator would be asked for 30 seconds
         rows = described_rows(client, new_group(), make_topic(client), [7, -1, 2**31 - 1])
         assert [(row.start_offset, row.lag, row.error_code) for row in rows] == [(-1, -1, 0)] * 3
 

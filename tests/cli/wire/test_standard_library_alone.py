@@ -30,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 
 def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", WITHOUT_PACKAGES, "wire", *words]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
 
 
 FRAME = encode_request(HeartbeatRequest(group_id="g"), 4, 9, "c")

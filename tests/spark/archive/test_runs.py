@@ -21,6 +21,7 @@ from fencepost.testing.sessions import stop_session
 from fencepost.testing.spark_standalone import SparkStandalone
 
 from ...waiting import eventually
+from ..on_both_workers import ON_BOTH, workers_of_applications
 from ..test_session import make_topic
 from .test_session import fill
 
@@ -168,7 +169,7 @@ def test_two_workers_archive_compact_verify_and_replay(
     place = str(tmp_path / "a")
     with SparkStandalone(workers=2) as spark:
         words = ["--master", spark.master_url]
-        for name, value in spark.settings.items():
+        for name, value in (spark.settings | ON_BOTH).items():
             words += ["--conf", f"{name}={value}"]
         told = done(served, "run", place, topic, "--batch-records", "1000", *words)
         assert "archived 3,000 records" in told
@@ -178,5 +179,5 @@ def test_two_workers_archive_compact_verify_and_replay(
         told = done(served, "verify", place, "--against-topic", *words)
         assert told.count(" same") == 3
         done(served, "replay", place, "--to", f"{topic}-again", *words)
-        assert {app["cores"] for app in spark.state()["completedapps"]} == {2}
+        assert workers_of_applications(spark) == [{0, 1}, {1, 2}, {1, 2}, {1, 2}]
     assert verify(Layout(tmp_path / "a")).all_problems == []

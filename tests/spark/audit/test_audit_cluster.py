@@ -11,6 +11,7 @@ import pytest
 
 from fencepost.testing.spark_standalone import SparkStandalone
 
+from ..on_both_workers import ON_BOTH, workers_of_applications
 from .test_audit import rewrite
 from .world import audit, batches_of, copy_replica, flip, make_replica, segment
 
@@ -35,7 +36,7 @@ def cluster(tmp_path_factory) -> Path:
 
 
 def command(spark: SparkStandalone, *words: str) -> list[str]:
-    confs = [f"--conf={name}={value}" for name, value in spark.settings.items()]
+    confs = [f"--conf={name}={value}" for name, value in (spark.settings | ON_BOTH).items()]
     fencepost = [sys.executable, "-m", "fencepost.cli.main", "audit"]
     return [*fencepost, "--master", spark.master_url, *confs, "--json", *words]
 
@@ -46,8 +47,7 @@ def test_two_workers_find_what_one_process_does(cluster: Path):
             command(spark, str(cluster)), capture_output=True, text=True, timeout=600, check=False
         )
         assert ran.returncode == 1, ran.stderr
-        (app,) = spark.state()["completedapps"]
-        assert app["cores"] == 2
+        assert workers_of_applications(spark) == [{0, 1}]
     found = json.loads(ran.stdout)
     assert found["findings"] == [one._asdict() for one in audit(cluster).findings]
     assert "comparing replicas: " in ran.stderr

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from ...quick_java import QUICK_JVM
+from ...quick_java import quick_jvm
 from .machines import FROM_OUTSIDE, Machines
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ class JobProcess:
                 stderr=subprocess.DEVNULL,
                 text=True,
                 start_new_session=True,
-                env={"JAVA_TOOL_OPTIONS": QUICK_JVM, **os.environ, **environ},
+                env={"JAVA_TOOL_OPTIONS": quick_jvm(), **os.environ, **environ},
             )
             assert self.process.stdout is not None
             self.jvm = int(self.process.stdout.readline())

@@ -18,7 +18,7 @@ from fencepost.client.groups import listing_groups
 from fencepost.testing import Cluster as Served
 from fencepost.testing.spark_standalone import SparkStandalone
 
-from ...quick_java import QUICK_JVM
+from ...quick_java import quick_jvm
 from ...waiting import eventually
 
 FROM_OUTSIDE = ("broker", "coordinator", "executor")
@@ -50,7 +50,7 @@ class Machines:
         if self.standalone is not None:
             settings |= self.standalone.settings
             settings["spark.master"] = self.standalone.master_url
-            settings["spark.executor.extraJavaOptions"] = QUICK_JVM
+            settings["spark.executor.extraJavaOptions"] = quick_jvm()
         return settings
 
     def kill(self, victim: str, pid: int) -> Callable[[], None]:
