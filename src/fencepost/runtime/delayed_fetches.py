@@ -7,7 +7,7 @@ simulated broker run this class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from sys import getsizeof
 
@@ -147,6 +147,14 @@ class FetchHost:
             return False
         self._quiet.settle(session, hosted.key, key, asker)
         return True
+
+    def untold(self, session: FetchSession[SessionKey], keys: Sequence[SessionKey]) -> None:
+        """The request that has looked at these is not sent what they answered: the session's next
+        looks at them again, in this order."""
+        self._stirred(self._quiet.forget(session, keys))
+        for key in keys:
+            if key in session.stirring:
+                session.stirring[key] = session.stirring.pop(key)
 
     def look_again(self) -> None:
         """What any partition answers may have changed: which brokers are alive, and in which
