@@ -535,6 +535,12 @@ def test_another_apis_requests_have_heads_of_their_own(both: list[Serving]) -> N
     assert alike(both, other, plain()) == 1
 
 
+def test_versions_may_take_turns(both: list[Serving]) -> None:
+    frames = [plain(version=version) for version in (12, 13)]
+    alike(both, *frames)
+    assert alike(both, frames[0] * 4, *frames * 2, frames[1][:7], frames[1][7:]) == 9
+
+
 def test_a_run_ends_with_the_most_requests_in_flight(both: list[Serving]) -> None:
     alike(both, plain())
     assert alike(both, plain() * (MAX_REQUESTS_IN_FLIGHT + 9)) == MAX_REQUESTS_IN_FLIGHT + 9
