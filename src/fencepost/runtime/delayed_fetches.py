@@ -65,6 +65,10 @@ class FetchHost:
         )
         self._pending: PendingFetches[str] = PendingFetches()
         self._quiet: QuietPartitions[str, SessionKey] = QuietPartitions()
+        self.arrived = self._quiet.arrived
+        """To be called with a session, and how it asks, when a request in it has come."""
+        self.due = self._quiet.due
+        """How many partitions `arrived` would have looked at besides those that stir already."""
         self.sessions.on_removed = lambda session: self._stirred(self._quiet.forget(session))
         self.sessions.on_forgetting = lambda *some: self._stirred(self._quiet.forget(*some))
         self.on_seen: Callable[[str, FollowerSeen], None] = lambda key, seen: None
@@ -124,14 +128,6 @@ class FetchHost:
             self._complete(pending)
 
     # -- quiet partitions ------------------------------------------------------------------
-
-    def arrived(self, session: FetchSession[SessionKey], asker: Asker) -> None:
-        """A request in a session."""
-        self._quiet.arrived(session, asker)
-
-    def due(self, session: FetchSession[SessionKey], asker: Asker) -> int:
-        """How many partitions `arrived` would have looked at besides those that stir already."""
-        return self._quiet.due(session, asker)
 
     def settle(
         self,

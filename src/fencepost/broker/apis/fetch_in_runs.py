@@ -80,6 +80,8 @@ class FetchInRuns:
         self._parts = parts
         self._api = api
         self._runs = backend.fetch_kernel.FetchRuns(self, _CLASSES)
+        self.begin = partial(begin_session, parts)
+        """Begins the session of a request; None if the request is to be left."""
         self._meter: Meter | None = None
         self._charge_answer = NO_QUOTAS.charge_answer
         self._throttle_ms = 0
@@ -145,12 +147,6 @@ class FetchInRuns:
                 api.done(times_s, weight)
 
     # -- what only some requests need ----------------------------------------------------------
-
-    def begin(
-        self, request: PlainFetch, version: int
-    ) -> FetchContext[SessionKey] | ErrorCode | None:
-        """Begin the request's session; None if the request is to be left."""
-        return begin_session(self._parts, request, version)
 
     def read(
         self,
