@@ -5,9 +5,10 @@
 
 What `produce_path` does for Produce: a node in this process, connections whose transports only
 count. Logs are where temporary files are, so that it is the page cache that they are read from: of
-files in memory the kernel does not say that they need not be waited for. Each connection is given one request at a time, of so many partitions with a
-batch each, in a session of its own if asked to, as Java's consumers are. `--calls` shows which
-functions take the time instead, most first, by cProfile.
+files in memory the kernel does not say that they need not be waited for. Each connection is given
+one request at a time, of so many partitions with a batch each, in a session of its own if asked to,
+as Java's consumers are. `--calls` shows which functions take the time instead, most first, by
+cProfile.
 """
 
 from __future__ import annotations

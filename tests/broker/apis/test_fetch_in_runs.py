@@ -461,7 +461,16 @@ def test_a_failure_is_charged(
     charged(both, request_percentage=1e9)
     with monkeypatch.context() as patch:
         patch.setattr(type(both[0].full.machine), "check_fetch", raising(RuntimeError("broken")))
+        settled = Connection.settled
+
+        def settling(*given: Any) -> None:
+            ticks[0] += 1.0
+            settled(*given)
+
+        patch.setattr(Connection, "settled", settling)
         both[0].receive(plain(session_id=session_id, session_epoch=1))
+    (account,) = (one for one in both[0].quotas._accounts.values() if one is not None)
+    assert account.later_s == 1.0
     assert [one.error_code for one in answers_in(both[0])] == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert [one.value for one in both[0].quotas.requests.usages(0)] == [TICK_S * 100 / 10]
 

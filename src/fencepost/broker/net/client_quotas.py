@@ -115,10 +115,10 @@ class Meter:
 
     def take_s(self) -> float:
         """What was used since this was called last."""
-        began_s = self._began_s
-        if began_s:
-            self.end()
-            self._began_s = perf_counter()
+        if self._began_s:
+            now_s = perf_counter()
+            self._used_s += now_s - self._began_s
+            self._began_s = now_s
         used_s, self._used_s = self._used_s, 0.0
         return used_s
 
