@@ -59,7 +59,7 @@ class Muted:
     """In place of a timer: it ends by hand."""
 
     def cancel(self) -> None:
-        """Nobody would notice."""
+        """There is nothing to end."""
 
 
 class Serving(World):
