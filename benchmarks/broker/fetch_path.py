@@ -4,9 +4,11 @@
                                            [--sessions] [--calls] [--acls A]
 
 What `produce_path` does for Produce: a node in this process, connections whose transports only
-count, logs in memory. Each connection is given one request at a time, of so many partitions with a
-batch each, in a session of its own if asked to, as Java's consumers are. `--calls` shows which
-functions take the time instead, most first, by cProfile.
+count. Logs are where temporary files are, so that it is the page cache that they are read from: of
+files in memory the kernel does not say that they need not be waited for. Each connection is given
+one request at a time, of so many partitions with a batch each, in a session of its own if asked to,
+as Java's consumers are. `--calls` shows which functions take the time instead, most first, by
+cProfile.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--calls", action="store_true", help="which functions take the time")
-    show(measure, parser.parse_args())
+    show(measure, parser.parse_args(), None)
     return 0
 
 

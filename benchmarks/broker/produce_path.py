@@ -163,9 +163,13 @@ async def rounds(arguments: argparse.Namespace, listener: Listener) -> list[floa
 Measure = Callable[[argparse.Namespace, str], Coroutine[Any, Any, list[float]]]
 
 
-def show(measure: Measure, arguments: argparse.Namespace) -> None:
-    """Measure on logs in memory where there is such a place, and print what came out."""
-    place = MEMORY if Path(MEMORY).is_dir() else None
+def in_memory() -> str | None:
+    """Where a directory is in memory, if there is such a place."""
+    return MEMORY if Path(MEMORY).is_dir() else None
+
+
+def show(measure: Measure, arguments: argparse.Namespace, place: str | None) -> None:
+    """Measure on logs in a directory there, and print what came out."""
     with tempfile.TemporaryDirectory(dir=place) as directory:
         took_us = asyncio.run(measure(arguments, directory))
     if took_us:
@@ -183,7 +187,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--acls", type=int, help="of an authorizer; default: there is none")
     parser.add_argument("--flush", action="store_true", help="fsync before the answer")
-    show(measure, parser.parse_args())
+    show(measure, parser.parse_args(), in_memory())
     return 0
 
 

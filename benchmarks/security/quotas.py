@@ -95,8 +95,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=10)
     arguments = parser.parse_args()
-    place = produce_path.MEMORY if Path(produce_path.MEMORY).is_dir() else None
-    with tempfile.TemporaryDirectory(dir=place) as directory:
+    with tempfile.TemporaryDirectory(dir=produce_path.in_memory()) as directory:
         took_us = asyncio.run(measure(arguments, directory))
     for api, by_case in took_us.items():
         without = by_case["no quota"]

@@ -319,6 +319,19 @@ def test_an_old_smaller_session_is_evicted_for_a_bigger_one() -> None:
     assert isinstance(large.begin(), FetchContext)
 
 
+def test_an_old_session_that_has_grown_is_not_evicted_for_a_smaller_one() -> None:
+    sessions = make(max_slots=1)
+    (grown,) = fill(sessions, 1)
+    for now_ms, named in ((121_000, ()), (121_001, ("a", "b", "c"))):
+        grown.now_ms = now_ms
+        grown.fetch(named)
+    newcomer = Client(sessions)
+    newcomer.now_ms = 121_002
+    newcomer.fetch(["a", "b"])
+    assert newcomer.session_id == 0
+    assert isinstance(grown.begin(), FetchContext)
+
+
 def test_a_follower_displaces_a_consumer_however_young_and_never_another_follower() -> None:
     sessions = make(max_slots=1)
     (consumer,) = fill(sessions, 9)

@@ -7,7 +7,7 @@ simulated broker run this class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from sys import getsizeof
 
@@ -65,6 +65,10 @@ class FetchHost:
         )
         self._pending: PendingFetches[str] = PendingFetches()
         self._quiet: QuietPartitions[str, SessionKey] = QuietPartitions()
+        self.arrived = self._quiet.arrived
+        """To be called with a session, and how it asks, when a request in it has come."""
+        self.due = self._quiet.due
+        """How many partitions `arrived` would have looked at besides those that stir already."""
         self.sessions.on_removed = lambda session: self._stirred(self._quiet.forget(session))
         self.sessions.on_forgetting = lambda *some: self._stirred(self._quiet.forget(*some))
         self.on_seen: Callable[[str, FollowerSeen], None] = lambda key, seen: None
@@ -125,14 +129,6 @@ class FetchHost:
 
     # -- quiet partitions ------------------------------------------------------------------
 
-    def arrived(self, session: FetchSession[SessionKey], asker: Asker) -> None:
-        """A request in a session."""
-        self._quiet.arrived(session, asker)
-
-    def due(self, session: FetchSession[SessionKey], asker: Asker) -> int:
-        """How many partitions `arrived` would have looked at besides those that stir already."""
-        return self._quiet.due(session, asker)
-
     def settle(
         self,
         session: FetchSession[SessionKey],
@@ -147,6 +143,14 @@ class FetchHost:
             return False
         self._quiet.settle(session, hosted.key, key, asker)
         return True
+
+    def untold(self, session: FetchSession[SessionKey], keys: Sequence[SessionKey]) -> None:
+        """The request that has looked at these is not sent what they answered: the session's next
+        looks at them again, in this order."""
+        self._stirred(self._quiet.forget(session, keys))
+        for key in keys:
+            if key in session.stirring:
+                session.stirring[key] = session.stirring.pop(key)
 
     def look_again(self) -> None:
         """What any partition answers may have changed: which brokers are alive, and in which

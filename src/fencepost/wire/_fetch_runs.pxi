@@ -1,12 +1,16 @@
 # Runs of plain requests: what a connection has received of them, answered where it was received.
 #
 # A request is answered here if its records can be had at once; else `taker` gives it a place in the
-# queue. What is not plain, or not the next request of its session, is left as it is. Rules are
-# asked where they are: what may be read of the partition's machine, where that is of its log, and
-# what a session's request looks at and is answered with of `taker`.
+# queue, as does one whose client is throttled. What is not plain, or not the next request of its
+# session, is left as it is. Rules are asked where they are: what may be read of the partition's
+# machine, where that is of its log, and what a session's request looks at and is answered with, and
+# what its client is charged, of `taker`.
 
 cdef enum:
     WHOLE_BYTES_MAX = 32768  # an answer up to this size is made in one piece
+    # About how large an answer is: see `runtime/requests/fetch_answer.py`.
+    ABOUT_BYTES = 22
+    ABOUT_TOLD_BYTES = 57
 
 
 cdef class FetchRuns:
@@ -17,6 +21,7 @@ cdef class FetchRuns:
     """
 
     cdef object _taker, _request_class, _wanted_class, _uuid_class, _bounds_class
+    cdef bint _is_charged
     cdef readonly Py_ssize_t requests, answer_bytes, frame_bytes  # of what was answered latest
     cdef readonly Py_ssize_t start  # where the first begins that is not answered
 
@@ -25,12 +30,14 @@ cdef class FetchRuns:
         self._request_class, self._wanted_class, self._uuid_class, self._bounds_class = classes
 
     def take(self, connection, find, finder, frames, Py_ssize_t start, Py_ssize_t end, bytes head,
-             Py_ssize_t requests_max, Py_ssize_t frame_bytes_max, int64_t max_bytes):
+             Py_ssize_t requests_max, Py_ssize_t frame_bytes_max, int64_t max_bytes,
+             bint is_charged):
         """Answer plain requests of frames[start:end], whose answers leave at once, each with no
         more than `max_bytes` of records; `start` is then where the first begins that was left.
 
         `head` is how they begin, without the correlation id: API key, version, and what follows.
         `find` finds partitions; if it is None, `finder()` gives what does for one request.
+        `is_charged`: the taker is given the size of each answer first, and may have it throttled.
         """
         cdef Py_buffer view
         cdef const uint8_t *at
@@ -41,6 +48,7 @@ cdef class FetchRuns:
         cdef tuple request
         self.requests = self.answer_bytes = self.frame_bytes = 0
         self.start = start
+        self._is_charged = is_charged
         PyObject_GetBuffer(frames, &view, PyBUF_SIMPLE)
         try:
             if start < 0 or end > view.len:
@@ -110,12 +118,12 @@ cdef class FetchRuns:
     cdef list _answer(
         self, connection, find, tuple request, session, int32_t correlation_id, int64_t max_bytes
     ):
-        """The answer in parts; None if it cannot be had at once."""
+        """The answer in parts; None if it cannot be had at once, or is throttled."""
         cdef int isolation = request[2]
         cdef list found = [], some = []
-        cdef bint has_records = False, has_data = False
+        cdef bint has_records = False, has_data = False, is_throttled
         cdef int64_t offset, bound, limit_bytes, left_bytes, at_once_bytes
-        cdef Py_ssize_t size, place
+        cdef Py_ssize_t size, place, about_bytes = ABOUT_BYTES
         cdef tuple key
         if session is None or session.session is None:  # its last partition was forgotten
             partitions = request[5]
@@ -164,11 +172,16 @@ cdef class FetchRuns:
             left_bytes -= size
             at_once_bytes -= size
             has_data = has_data or size > 0
-        for place in range(len(some)):
-            size = len(some[place][3])
+            if size:
+                about_bytes += size + ABOUT_TOLD_BYTES
             if size > WHOLE_BYTES_MAX:
                 connection.have_read(size)
+        is_throttled = self._is_charged and self._taker.charge(about_bytes)
+        for place in range(len(some)):
+            size = 0 if is_throttled else len(some[place][3])
             found[place][0].traffic.fetched(size, 0, False)
+        if is_throttled:
+            return None
         if session is None:
             whole = answer(correlation_id, 0, isolation, some, WHOLE_BYTES_MAX)
             if whole is not None:

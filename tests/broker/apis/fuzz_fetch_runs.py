@@ -17,6 +17,7 @@ from fencepost.broker.apis.fetch_bytes import PlainFetch
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.partition import FetchBounds
+from fencepost.runtime.requests.fetch_answer import answer_bytes
 from fencepost.wire import backend
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.wire.errors import ErrorCode
@@ -58,9 +59,12 @@ class Taker:
     available_bytes = 45_000
     at_once_bytes = 42_000
 
-    def __init__(self) -> None:
+    def __init__(self, throttled_from: int) -> None:
+        """The client is throttled for answers of so many bytes and more."""
         self.sent: list[bytes] = []
         self.queued: list[int] = []
+        self.charged: list[int] = []
+        self.throttled_from = throttled_from
 
     def find(self, topic: str | Uuid, index: int) -> Any:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if index == -(2**31) else MadeUp(index)
@@ -82,12 +86,19 @@ class Taker:
         assert len(found) == len(some)
         return fetch_bytes._answer_in_bytes(number, 0, isolation, some)
 
+    def charge(self, size_bytes: int) -> bool:
+        self.charged.append(size_bytes)
+        return size_bytes >= self.throttled_from
+
     def queue(self, *asked: Any) -> None:
         self.queued.append(asked[4])
 
 
-def expected(taker: Taker, request: PlainFetch, correlation_id: int) -> bytes | None:
-    """The answer that a request has at once, if it has one."""
+def expected(
+    taker: Taker, request: PlainFetch, correlation_id: int, charged: list[int] | None
+) -> bytes | None:
+    """The answer that a request has at once, if it has one, and is not throttled; it is `charged`
+    then, if anything is."""
     found = []
     for wanted in request.wanted:
         hosted = taker.find(*wanted.key)
@@ -117,6 +128,10 @@ def expected(taker: Taker, request: PlainFetch, correlation_id: int) -> bytes | 
             data = read
         some.append((*wanted.key, bounds, data))
         left_bytes -= len(data)
+    if charged is not None:
+        charged.append(answer_bytes(len(one[3]) for one in some))
+        if charged[-1] >= taker.throttled_from:
+            return None
     return b"".join(fetch_bytes._answer_in_bytes(correlation_id, 0, request.isolation, some))
 
 
@@ -153,11 +168,13 @@ def take(rng: random.Random, bodies: list[bytes], version: int) -> int:
         data[rng.randrange(len(data))] = rng.randrange(256)
     data = data[: rng.choice([None, None, rng.randrange(start, len(data) + 1)])]
     frames = np.frombuffer(bytes(data), np.uint8).copy()
-    taker, most = Taker(), rng.choice([1, 5])
+    taker, most = Taker(rng.choice([10, 500, 1 << 30])), rng.choice([1, 5])
+    is_charged = rng.random() < 0.5
+    charged: list[int] | None = [] if is_charged else None
     runs = backend.fetch_kernel.FetchRuns(taker, CLASSES)
     find, finder = (taker.find, None) if rng.random() < 0.5 else (None, lambda: taker.find)
     given = memoryview(frames), start, len(data), head, most, FRAME_BYTES_MAX, MAX_BYTES
-    runs.take(taker, find, finder, *given)
+    runs.take(taker, find, finder, *given, is_charged)
     assert runs.requests == len(taker.sent)
     assert runs.answer_bytes == sum(map(len, taker.sent))
     told, queued, at, frame_bytes = [], [], start, 0
@@ -174,7 +191,7 @@ def take(rng: random.Random, bodies: list[bytes], version: int) -> int:
         request = fetch_bytes._read_plain(memoryview(bytes(data[:end])), body_at, version)
         if request is None or request.session_id:
             break
-        answer = expected(taker, request, number)
+        answer = expected(taker, request, number, charged)
         at = end
         if answer is None:
             queued.append(number)
@@ -182,5 +199,6 @@ def take(rng: random.Random, bodies: list[bytes], version: int) -> int:
             told.append(answer)
             frame_bytes += size
     assert taker.sent == told and taker.queued == queued
+    assert taker.charged == (charged or [])
     assert (runs.start, runs.frame_bytes) == (at, frame_bytes)
     return len(told)

@@ -19,7 +19,7 @@ from msgspec import structs
 from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
 from fencepost.broker.apis.fetch_in_runs import FetchInRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.broker.net import answers, request_metrics
+from fencepost.broker.net import answers, client_quotas, request_metrics
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
@@ -28,7 +28,12 @@ from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.page_cache import PageCache
-from fencepost.machines.session import SessionRules
+from fencepost.machines.fetch import FetchSessions
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.quotas import CLIENT_ID, USER, QuotaEntity
+from fencepost.machines.quota import ClientQuotas
+from fencepost.machines.quota.limits import CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, both as both_of
+from fencepost.machines.session import ANONYMOUS, SessionRules
 from fencepost.runtime.requests.fetch import fetch
 from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire import backend
@@ -48,6 +53,13 @@ pytestmark = pytest.mark.skipif(backend.fetch_kernel is None, reason="nothing is
 
 CONNECTIONS = 3
 FRAME_BYTES_MAX = 1 << 20
+
+
+class Muted:
+    """In place of a timer: it ends by hand."""
+
+    def cancel(self) -> None:
+        """There is nothing to end."""
 
 
 class Serving(World):
@@ -73,12 +85,27 @@ class Serving(World):
         taker = self.runs if is_fast else None
         self.listener.routes = {1: structs.replace(metrics.watch(route), run_taker=taker)}
         self.taken_in_runs = 0
+        self.clock_ms = 0
+        self.quotas = ClientQuotas()
+        self.listener.quotas = QuotaGate(lambda: self.clock_ms)
+        self.mutes: list[float] = []
         self.connections = [self.connect() for _ in range(CONNECTIONS)]
 
     def connect(self) -> tuple[Connection, Sink]:
         connection, sink = Connection(self.listener, self.listener.securities["PLAINTEXT"]), Sink()
         connection.connection_made(sink)
+        connection.wait = partial(self.mute, connection)  # type: ignore[method-assign]
         return connection, sink
+
+    def mute(self, connection: Connection, wait_s: float) -> None:
+        """Until what waits has waited long enough."""
+        self.mutes.append(wait_s)
+        connection._wait = Muted()  # type: ignore[assignment]
+
+    def apply(self, quotas: dict[QuotaEntity, dict[str, float]]) -> None:
+        """These quotas are in force from now on."""
+        self.quotas.apply(PersistentMap().update(quotas))
+        self.listener.quotas.apply(self.quotas)
 
     def receive(self, data: bytes, number: int = 0) -> None:
         """The bytes arrive, as many at a time as there is room for."""
@@ -97,7 +124,19 @@ class Serving(World):
     def later(self) -> None:
         """Whatever waits has waited long enough."""
         self.node.timers.advance(2**31)
+        for connection, _ in self.connections:
+            if connection._wait is not None:
+                connection._end_wait()
         self.loop.turn()
+
+    def usage(self) -> Any:
+        """What was recorded in quotas, and for how long clients were to be muted."""
+        accounts = self.quotas._accounts.items()
+        # Where no time is charged it is not of interest.
+        later_s = {client: one.later_s for client, one in accounts if one and one.requests}
+        used = {one.key: list(one.usages(self.clock_ms)) for one in self.quotas.all}
+        mutes, self.mutes = self.mutes, []
+        return used, later_s, mutes
 
     def outcome(self) -> Any:
         """What clients got; who was disconnected comes again. And what is left of it here."""
@@ -113,6 +152,8 @@ class Serving(World):
         budget, api = self.listener.memory_budget, self.metrics.apis[1]
         counted = dict(api.versions), dict(api.errors), api.request_bytes, api.response_bytes
         times = {name: one.count for name, one in api.times().items()}
+        waits = [connection._wait is not None for connection, _ in self.connections]
+        sent += [self.usage(), waits]
         return sent, self.state(), budget.outgoing_bytes, budget.waiting_bytes, counted, times
 
 
@@ -241,6 +282,212 @@ def test_no_client_can_tell_for_longer(both: list[Serving], seed: int) -> None:
     live(both, Several(seed, both[0]), 300)
 
 
+# -- clients with quotas -------------------------------------------------------------------
+
+TICK_S = 2.0**-7
+"""What a session's request takes before it is charged: sums of it are exact."""
+
+CHARGED: tuple[QuotaEntity, ...] = (
+    ((USER, ANONYMOUS.name),),
+    ((USER, None),),
+    ((CLIENT_ID, "client"),),
+    ((CLIENT_ID, None),),
+    both_of(ANONYMOUS.name, "client"),
+    both_of(None, None),
+)
+LIMITS = {
+    CONSUMER_BYTE_RATE: [60.0, 700.0, 5_000.0, 1e9],
+    REQUEST_PERCENTAGE: [0.2, 1.0, 1e9],
+}
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock that requests' time is taken by."""
+    clock, go_on = [64.0], FetchSessions.go_on
+
+    def going_on(*given: Any) -> Any:
+        clock[0] += TICK_S
+        return go_on(*given)
+
+    monkeypatch.setattr(client_quotas, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(FetchSessions, "go_on", going_on)
+    return clock
+
+
+class Charged(Several):
+    """Quotas are set, changed and taken away meanwhile, and time goes by."""
+
+    def __init__(self, seed: int, both: list[Serving]) -> None:
+        super().__init__(seed, both[0])
+        self.both = both
+
+    def arriving(self) -> list[tuple[int, bytes]]:
+        draw = self.draw
+        passed_ms = draw.choice([0, 0, 1, 300, 2_000, 30_000])
+        quotas = None
+        if draw.random() < 0.1:
+            entities = draw.sample([*CHARGED, ((USER, "another"),)], draw.randint(0, 2))
+            keys = draw.choice([[key] for key in LIMITS] + [[*LIMITS]] * 2)
+            quotas = {one: {key: draw.choice(LIMITS[key]) for key in keys} for one in entities}
+        for one in self.both:
+            one.clock_ms += passed_ms
+            if quotas is not None:
+                one.apply(quotas)
+        return super().arriving()
+
+
+def throttles(one: Serving) -> int:
+    return sum(use.throttles for quota in one.quotas.all for use in quota.usages(one.clock_ms))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quotas_are_charged_the_same(both: list[Serving], ticks: list[float], seed: int) -> None:
+    client = Charged(seed, both)
+    for one in both:
+        one.apply({CHARGED[seed]: {key: limits[seed % 2] for key, limits in LIMITS.items()}})
+    live(both, client, 100)
+    assert both[0].taken_in_runs > 5
+    assert ticks[0] > 64.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_quotas_are_charged_the_same_for_longer(
+    both: list[Serving], ticks: list[float], seed: int
+) -> None:
+    live(both, Charged(seed, both), 300)
+
+
+def charged(both: list[Serving], entity: QuotaEntity = CHARGED[2], **limits: float) -> None:
+    for one in both:
+        one.apply({entity: limits})
+
+
+@pytest.mark.parametrize("entity", CHARGED)
+def test_a_client_with_quotas_is_answered_at_once(
+    both: list[Serving], ticks: list[float], entity: QuotaEntity
+) -> None:
+    charged(both, entity, consumer_byte_rate=1e9, request_percentage=1e9)
+    alike(both, plain())
+    assert alike(both, plain() * 5) == 5
+    sizes = [use.value for use in both[0].quotas.fetched.usages(0)]
+    assert len(sizes) == 1 and sizes[0] > 0
+
+
+def test_the_answer_that_is_too_much_is_throttled_and_mutes_its_connection(
+    both: list[Serving], ticks: list[float]
+) -> None:
+    alike(both, plain())
+    each_bytes = len(both[0].full.log.read(0, 1 << 20, 206).buffers[0])
+    charged(both, consumer_byte_rate=each_bytes / 4.0)  # 40 s of which may come at once
+    for one in both:
+        one.receive(plain() * 5 + plain()[:9])
+    assert len(both[0].connections[0][0]._answers.waiting) == 0
+    assert both[0].connections[0][0]._wait is not None, "it is muted"
+    told = answers_in(both[0])
+    assert [len(one.responses) for one in told] == [1, 1, 0], "and nothing else is answered"
+    assert told[2].throttle_time_ms == both[0].mutes[0] * 1000 > 0
+    assert both[0].full.traffic.bytes_out == 3 * each_bytes, "with the one without quotas"
+    assert both[0].outcome() == both[1].outcome()
+    before = both[0].taken_in_runs
+    for data in (b"", plain()[9:]):
+        for one in both:
+            one.clock_ms += 20_000
+            one.later()
+        alike(both, data)
+    assert both[0].taken_in_runs - before == 3, "it goes on where it was"
+
+
+@pytest.mark.parametrize("key", [CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE])
+def test_a_session_is_as_it_was_after_an_answer_that_is_throttled(
+    both: list[Serving], ticks: list[float], key: str
+) -> None:
+    session_id = {begun(one, 12, [("t", 0), ("u", 0)]) for one in both}.pop()
+    alike(both, plain())
+    charged(both, **{key: 0.01})
+    frames = [plain(session_id=session_id, session_epoch=epoch) for epoch in (1, 2)]
+    assert alike(both, frames[0]) == 0
+    assert throttles(both[0]) == 1
+    for one in both:
+        one.clock_ms += 3_600_000
+        one.later()
+    charged(both, **{key: 1e9})
+    assert alike(both, frames[1]) == 1
+
+
+def test_what_a_request_that_waits_takes_is_its_own(
+    both: list[Serving], ticks: list[float]
+) -> None:
+    session_id = {begun(one, 12, [("t", 0)]) for one in both}.pop()
+    alike(both, plain())
+    charged(both, consumer_byte_rate=1e9, request_percentage=1e9)
+    session = {"session_id": session_id}
+    frames = [plain(206, session_epoch=epoch, **session) for epoch in (1, 2)]
+    alike(both, plain() + frames[0])
+    assert [one.value for one in both[0].quotas.requests.usages(0)] == [0.0], "it waits"
+    for one in both:
+        one.happen("produce", "t", 0)
+    assert alike(both) == 0
+    (used,) = (one.value for one in both[0].quotas.requests.usages(0))
+    assert used == TICK_S * 100 / 10, "in percent, over ten windows"
+
+
+def test_what_comes_behind_the_charge_is_charged_with_the_next(
+    both: list[Serving], ticks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = both[0]
+    alike(both, plain())
+    charged(both, request_percentage=1e9)
+    put = Connection.put_answer
+
+    def putting(*given: Any) -> bool:
+        ticks[0] += 1.0
+        return put(*given)
+
+    monkeypatch.setattr(Connection, "put_answer", putting)
+    fast.receive(plain() * 3)
+    (account,) = (one for one in fast.quotas._accounts.values() if one is not None)
+    assert [one.value for one in fast.quotas.requests.usages(0)] == [2.0 * 100 / 10]
+    assert account.later_s == 1.0
+    both[1].receive(plain() * 3)
+
+
+def test_a_failure_is_charged(
+    both: list[Serving], ticks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = {begun(one, 12, [("t", 0)]) for one in both}.pop()
+    alike(both, plain())
+    charged(both, request_percentage=1e9)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(both[0].full.machine), "check_fetch", raising(RuntimeError("broken")))
+        settled = Connection.settled
+
+        def settling(*given: Any) -> None:
+            ticks[0] += 1.0
+            settled(*given)
+
+        patch.setattr(Connection, "settled", settling)
+        both[0].receive(plain(session_id=session_id, session_epoch=1))
+    (account,) = (one for one in both[0].quotas._accounts.values() if one is not None)
+    assert account.later_s == 1.0
+    assert [one.error_code for one in answers_in(both[0])] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert [one.value for one in both[0].quotas.requests.usages(0)] == [TICK_S * 100 / 10]
+
+
+def test_no_consumer_on_a_brokers_connection_is_charged(
+    both: list[Serving], ticks: list[float]
+) -> None:
+    charged(both, consumer_byte_rate=1.0)
+    alike(both, plain())
+    for one in both:
+        one.clock_ms += 3_600_000
+        one.later()
+        one.connections[0][0].is_broker = True
+    assert alike(both, plain() * 2) == 0
+    assert throttles(both[0]) <= 1
+
+
 # -- what is taken -------------------------------------------------------------------------
 
 
@@ -297,6 +544,12 @@ def test_another_apis_requests_have_heads_of_their_own(both: list[Serving]) -> N
     assert alike(both, other, plain()) == 1
 
 
+def test_versions_may_take_turns(both: list[Serving]) -> None:
+    frames = [plain(version=version) for version in (12, 13)]
+    alike(both, *frames)
+    assert alike(both, frames[0] * 4, *frames * 2, frames[1][:7], frames[1][7:]) == 9
+
+
 def test_a_run_ends_with_the_most_requests_in_flight(both: list[Serving]) -> None:
     alike(both, plain())
     assert alike(both, plain() * (MAX_REQUESTS_IN_FLIGHT + 9)) == MAX_REQUESTS_IN_FLIGHT + 9
@@ -331,31 +584,6 @@ def test_what_was_collected_takes_effect_before(both: list[Serving]) -> None:
 
 
 # -- what is left --------------------------------------------------------------------------
-
-
-def test_clients_with_quotas_are_charged_for_each_request(both: list[Serving]) -> None:
-    asked: list[tuple[str, str]] = []
-
-    class Quotas:
-        """Of the client's id alone."""
-
-        is_on = True
-
-        def accounts(self, user: str, client_id: str) -> Any:
-            asked.append((user, client_id))
-            return None
-
-    alike(both, plain())
-    for one in both:
-        gate = QuotaGate(lambda: 0)
-        gate.apply(Quotas())  # type: ignore[arg-type]
-        for connection, _ in one.connections:
-            connection.quotas = gate
-            one.listener.quotas = gate
-    assert alike(both, plain() * 2) == 2, "none is the client's"
-    assert ("ANONYMOUS", "client") in asked
-    both[0].connections[0][0].quotas.has_accounts = lambda *client: True  # type: ignore
-    assert alike(both, plain() * 2) == 0
 
 
 def test_the_authorizer_is_asked_as_ever(both: list[Serving]) -> None:

@@ -195,10 +195,13 @@ class _PlainFetch:
         some = None if found is None else self._read(found, unread)
         if found is None or some is None:
             return self._slower(unread).make_at_once(None)
-        if self._context.is_throttled_for(answer_bytes(len(one[3]) for one in some)):
-            return throttled_answer(self._session)
+        is_throttled = self._context.is_throttled_for(answer_bytes(len(one[3]) for one in some))
         for place, (hosted, _, _) in enumerate(found):
-            hosted.traffic.fetched(len(some[place][3]), 0, is_follower=False)
+            size_bytes = 0 if is_throttled else len(some[place][3])
+            hosted.traffic.fetched(size_bytes, 0, is_follower=False)
+        if is_throttled:
+            keys = [wanted.key for _, wanted, _ in found]
+            return throttled_answer(self._parts, self._session, keys)
         correlation_id, isolation = self._context.correlation_id, self._asker.isolation
         return answer_found(self._parts, self._session, isolation, found, some, correlation_id)
 

@@ -10,8 +10,11 @@ output, which leaves with one write. So of Python there is what decides, and wha
 
 A request that has nothing to read yet, or cannot be read at once, gets its place then and goes on
 as `fetch_from_bytes` has it; that ends the run. What does not begin like the latest request, or is
-not plain, stays where it is. Clients with quotas are charged for each request, and for its time, so
-all of theirs stay.
+not plain, stays where it is.
+
+A client with quotas is charged for each request before its answer is made: for its bytes, and for
+the time since the one before. One that is too much gets a place, too, for an answer without records
+that says for how long the client is throttled: the connection is muted when that leaves.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from fencepost.broker.apis.fetch_from_bytes import (
     begin_session,
     read_records,
 )
-from fencepost.broker.net.pending_request import Buffer
+from fencepost.broker.net.client_quotas import NO_QUOTAS, Meter
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.request_metrics import ApiMetrics, timed_weight
 from fencepost.broker.net.run_taker import RunClient, RunConnection, client_id_in
 from fencepost.log.page_cache import NotCachedError
@@ -46,6 +50,7 @@ from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.requests.access import Find
+from fencepost.runtime.requests.fetch_answer import throttled_answer
 from fencepost.runtime.requests.fetch_parts import TOPIC_IDS_FROM, FetchParts
 from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire import backend
@@ -75,6 +80,11 @@ class FetchInRuns:
         self._parts = parts
         self._api = api
         self._runs = backend.fetch_kernel.FetchRuns(self, _CLASSES)
+        self.begin = partial(begin_session, parts)
+        """Begins the session of a request; None if the request is to be left."""
+        self._meter: Meter | None = None
+        self._charge_answer = NO_QUOTAS.charge_answer
+        self._throttle_ms = 0
 
     def counted_by(self, api: ApiMetrics) -> FetchInRuns:
         """See `RunTaker`."""
@@ -93,9 +103,13 @@ class FetchInRuns:
         version = int.from_bytes(head[2:4])
         if version < FLEXIBLE_FROM or not connection.may_answer():
             return start
-        quotas = connection.quotas
-        if quotas.is_on and quotas.has_accounts(connection, client_id_in(head)):
-            return start
+        quotas, max_bytes = connection.quotas, self._parts.policy.max_bytes
+        meter = quotas.run_begun(connection, client_id_in(head)) if quotas.is_on else None
+        if meter is not None:
+            if connection.is_broker:  # its limits are a client's, and it is not charged
+                return start
+            max_bytes = min(max_bytes, meter.fetch_bytes_max)
+        self._meter, self._charge_answer = meter, quotas.charge_answer
         partitions, find, finder = self._parts.partitions, None, None
         if partitions.access.authorizer is None:
             find = partitions.finder_for_anyone(by_id=version >= TOPIC_IDS_FROM)
@@ -105,11 +119,13 @@ class FetchInRuns:
         try:
             runs.take(
                 connection, find, finder, frames, start, end, head, requests_max,
-                connection.frame_bytes_max, self._parts.policy.max_bytes,
+                connection.frame_bytes_max, max_bytes, meter is not None,
             )  # fmt: skip
         except Exception:
             log.exception("Fetch v%d from %s failed", version, connection)
             failed_end = self._fail(connection, frames, runs.start, version)
+        if self._meter is not None:  # the latest request has not got it
+            quotas.run_returned(self._meter)
         if self._api is not None and runs.requests:
             self._count(self._api, version, connection.arrived_s, began_s)
         return failed_end or int(runs.start)
@@ -132,12 +148,6 @@ class FetchInRuns:
 
     # -- what only some requests need ----------------------------------------------------------
 
-    def begin(
-        self, request: PlainFetch, version: int
-    ) -> FetchContext[SessionKey] | ErrorCode | None:
-        """Begin the request's session; None if the request is to be left."""
-        return begin_session(self._parts, request, version)
-
     def read(
         self,
         log: PartitionLog,
@@ -153,6 +163,12 @@ class FetchInRuns:
                 return read_records(log, offset, limits, min_one_batch, isolation)
         except NotCachedError:
             return None
+
+    def charge(self, size_bytes: int) -> bool:
+        """Charge the client for an answer of about so many bytes; whether it is throttled."""
+        assert self._meter is not None, "the run is charged"
+        self._throttle_ms = throttle_ms = self._charge_answer(self._meter, size_bytes)
+        return throttle_ms > 0
 
     def answer(
         self,
@@ -179,23 +195,49 @@ class FetchInRuns:
         frame_size_bytes: int,
         find: Find,
     ) -> None:
-        """The request gets a place in the queue, where it may wait. `find` has found its partitions
-        before."""
+        """The request gets a place in the queue, where it may wait, or where its answer says that
+        the client is throttled. `find` has found its partitions before."""
         began_s = perf_counter()
-        context = connection.queue(FETCH_KEY, version, correlation_id, frame_size_bytes)
+        context = self._context(connection, version, correlation_id, frame_size_bytes)
         try:
             if session is None:
                 session = without_session(request.wanted)
-            answer = answer_plain(context, request, session, self._parts, find)
-            if isinstance(answer, list):
-                context.reply_without_errors(*answer)
+            if self._throttle_ms:
+                self._throttle(context, session)
+            else:
+                answer = answer_plain(context, request, session, self._parts, find)
+                if isinstance(answer, list):
+                    context.reply_without_errors(*answer)
         except Exception:
             log.exception("Fetch v%d from %s failed", version, connection)
             context.fail()
+        connection.quotas.returned(context)
         context.began(began_s)
+
+    def _context(
+        self, connection: RunConnection, version: int, correlation_id: int, size_bytes: int
+    ) -> PendingRequest:
+        """The place of a request in the queue. It ends the run, whose time goes on as its own."""
+        context: PendingRequest
+        context = connection.queue(FETCH_KEY, version, correlation_id, size_bytes)
+        context.meter, self._meter = self._meter, None
+        return context
+
+    def _throttle(
+        self, context: PendingRequest, session: FetchContext[SessionKey] | ErrorCode
+    ) -> None:
+        """Answer a request that was charged, and is too much."""
+        throttle_ms, self._throttle_ms = self._throttle_ms, 0
+        assert context.meter is not None and not isinstance(session, ErrorCode), "it was charged"
+        context.meter.is_charged = True
+        context.throttle(throttle_ms)
+        keys = [wanted.key for wanted in session.partitions]
+        context.reply(throttled_answer(self._parts, session, keys))
 
     def _fail(self, connection: RunConnection, frames: memoryview, start: int, version: int) -> int:
         """Answer the request that begins there with an error of ours; where it ends."""
         size_bytes, correlation_id = _FRAME_HEAD.unpack_from(frames, start)
-        connection.queue(FETCH_KEY, version, correlation_id, size_bytes).fail()
+        context = self._context(connection, version, correlation_id, size_bytes)
+        context.fail()
+        connection.quotas.returned(context)
         return start + 4 + int(size_bytes)

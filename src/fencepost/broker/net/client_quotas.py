@@ -18,7 +18,9 @@ left (`answers`). Brokers are not throttled: the APIs between nodes (`EXEMPT`) a
 the principal may act for the cluster, nor is the login of a new connection. A Produce without an
 answer (acks=0) is charged its bytes alone.
 
-Requests that a compiled taker takes (`run_taker`) are charged together, when they are taken.
+Of requests that a compiled taker takes (`run_taker`), Produces are charged together, when they are
+taken. Fetches that are answered there are charged one by one: a run has a `Meter`, from which each
+takes the time since the one before.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ class Metered(QuotaClient, Protocol):
 
 
 class Meter:
-    """How long one request of a client has kept the event loop busy, in seconds."""
+    """How long a request of a client, or a run of Fetches, has kept the event loop busy, in
+    seconds."""
 
     __slots__ = ("_began_s", "_used_s", "accounts", "is_charged")
 
@@ -104,12 +107,18 @@ class Meter:
             self._used_s += perf_counter() - self._began_s
             self._began_s = 0.0
 
+    @property
+    def fetch_bytes_max(self) -> int:
+        """The most that an answer may have of records, so that waiting helps its client."""
+        fetched = self.accounts.fetched
+        return INT_MAX if fetched is None else fetched.burst
+
     def take_s(self) -> float:
         """What was used since this was called last."""
-        began_s = self._began_s
-        if began_s:
-            self.end()
-            self._began_s = perf_counter()
+        if self._began_s:
+            now_s = perf_counter()
+            self._used_s += now_s - self._began_s
+            self._began_s = now_s
         used_s, self._used_s = self._used_s, 0.0
         return used_s
 
@@ -136,9 +145,10 @@ class QuotaGate:
         self.quotas = quotas
         self.is_on = quotas.is_on
 
-    def has_accounts(self, client: QuotaClient, client_id: str) -> bool:
-        """Whether anything is charged to the client."""
-        return self.quotas.accounts(client.principal.name, client_id) is not None
+    def run_begun(self, client: QuotaClient, client_id: str) -> Meter | None:
+        """The work on a run of the client's Fetches begins; None if nothing is charged to it."""
+        accounts = self.quotas.accounts(client.principal.name, client_id)
+        return None if accounts is None else Meter(accounts)
 
     # -- one request -----------------------------------------------------------------------
 
@@ -161,7 +171,8 @@ class QuotaGate:
         produced_ms, now_ms, produced = 0, self._now_ms(), meter.accounts.produced
         if request.api_key == PRODUCE_KEY and produced is not None:
             produced_ms = produced.record(request.frame_size_bytes, now_ms)
-        self._throttle(request, meter, self._charge_time(meter, now_ms), produced_ms, produced)
+        requested_ms, meter.is_charged = self._charge_time(meter, now_ms), True
+        _throttle(request, _longer(meter, requested_ms, produced_ms, produced))
 
     def charge_unanswered(self, request: Metered) -> None:
         """There is no answer to the request, a Produce."""
@@ -172,14 +183,12 @@ class QuotaGate:
         produced = meter.accounts.produced
         if produced is not None:
             produced_ms = produced.record(request.frame_size_bytes, self._now_ms())
-            self._throttle(request, meter, 0, produced_ms, produced)
+            _throttle(request, _longer(meter, 0, produced_ms, produced))
 
     def fetch_bytes_max(self, request: Metered) -> int:
         """The most that an answer may have of records, so that waiting helps its client."""
         meter = request.meter
-        if meter is None or meter.accounts.fetched is None:
-            return INT_MAX
-        return meter.accounts.fetched.burst
+        return INT_MAX if meter is None else meter.fetch_bytes_max
 
     def charge_fetch(self, request: Metered, size_bytes: int) -> bool:
         """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
@@ -187,15 +196,21 @@ class QuotaGate:
         meter = request.meter
         if meter is None or meter.is_charged or self._is_exempt(request):
             return False
+        throttle_ms, meter.is_charged = self.charge_answer(meter, size_bytes), True
+        _throttle(request, throttle_ms)
+        return throttle_ms > 0
+
+    def charge_answer(self, meter: Meter, size_bytes: int) -> int:
+        """The same of a request without a place in the queue, or of any: for how long its client is
+        throttled, in milliseconds; 0 if it is not."""
         fetched, now_ms = meter.accounts.fetched, self._now_ms()
         fetched_ms = 0 if fetched is None else fetched.record(size_bytes, now_ms)
         requested_ms = self._charge_time(meter, now_ms)
         if not fetched_ms and not requested_ms:
-            return False
+            return 0
         if fetched is not None:
             fetched.record(-size_bytes, now_ms)
-        self._throttle(request, meter, requested_ms, fetched_ms, fetched)
-        return True
+        return _longer(meter, requested_ms, fetched_ms, fetched)
 
     def goes_on(self, request: Metered) -> bool:
         """Work on the request goes on, after it has waited; whether it was not under way already.
@@ -211,6 +226,10 @@ class QuotaGate:
         meter.end()
         if meter.is_charged:
             meter.accounts.later_s += meter.take_s()
+
+    def run_returned(self, meter: Meter) -> None:
+        """The run is over."""
+        meter.accounts.later_s += meter.take_s()
 
     def measured(self, request: Metered, pieces: Pieces) -> Pieces:
         """The work on the request, with the time that it takes."""
@@ -245,31 +264,29 @@ class QuotaGate:
         return key in EXEMPT and self._may_act_for_cluster(request)
 
     def _charge_time(self, meter: Meter, now_ms: int) -> int:
-        meter.is_charged = True
         accounts = meter.accounts
         if accounts.requests is None:
             return 0
         used_s, accounts.later_s = meter.take_s() + accounts.later_s, 0.0
         return accounts.requests.record(used_s * PERCENT, now_ms)
 
-    def _throttle(
-        self,
-        request: Metered,
-        meter: Meter,
-        requested_ms: int,
-        moved_ms: int,
-        moved: Account | None,
-    ) -> None:
-        """The longer of the two throttle times is the answer's, and counts as that quota's."""
-        longer = moved if moved_ms > requested_ms else meter.accounts.requests
-        throttle_ms = max(moved_ms, requested_ms)
-        if throttle_ms and longer is not None:
-            longer.throttled(throttle_ms)
-            request.throttle(throttle_ms)
-
 
 NO_QUOTAS: Final = QuotaGate(lambda: 0)
 """Charges for nothing: no quota is ever set."""
+
+
+def _longer(meter: Meter, requested_ms: int, moved_ms: int, moved: Account | None) -> int:
+    """The longer of two throttle times, in milliseconds: it counts as that quota's."""
+    longer = moved if moved_ms > requested_ms else meter.accounts.requests
+    throttle_ms = max(moved_ms, requested_ms)
+    if throttle_ms and longer is not None:
+        longer.throttled(throttle_ms)
+    return throttle_ms
+
+
+def _throttle(request: Metered, throttle_ms: int) -> None:
+    if throttle_ms:
+        request.throttle(throttle_ms)
 
 
 def _measured(meter: Meter, pieces: Pieces) -> Pieces:

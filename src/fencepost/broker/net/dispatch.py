@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS_IN_FLIGHT = 64
 
 _HEAD = Struct(">hhi")
-_KEY = Struct(">4xh")  # behind the length
+_KEYS = Struct(">4xI")  # API key and version, behind the length
 
 
 class DispatchingConnection(Replier, RunConnection, Protocol):
@@ -86,7 +86,8 @@ class Dispatcher:
         """Take as many requests from the front of view[start:end] as a taker takes; where the first
         begins that was not taken."""
         runs = self._headers.runs
-        run = runs.get(_KEY.unpack_from(view, start)[0]) if runs and end - start > 6 else None
+        has_keys = runs and end - start >= _KEYS.size
+        run = runs.get(_KEYS.unpack_from(view, start)[0]) if has_keys else None
         if run is None:
             return start
         taker, head, name = run

@@ -37,8 +37,8 @@ class RememberedHeaders:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[bytes, str | None]] = {}
         self.runs: dict[int, Run] = {}
-        """By the API key of routes that have a taker: requests like the latest whose header was
-        remembered."""
+        """By the four bytes of API key and version, for routes that have a taker: requests whose
+        header is the one that is remembered."""
 
     def client_id(self, api_key: int, version: int) -> str | None:
         """What the client has called itself in the latest of such requests."""
@@ -56,5 +56,5 @@ class RememberedHeaders:
             self._known[route.api_key, version] = start, header.client_id
             if route.run_taker is not None:
                 head = bytes(frame[:4]) + start
-                self.runs[route.api_key] = Run(route.run_taker, head, route.name)
+                self.runs[int.from_bytes(head[:4])] = Run(route.run_taker, head, route.name)
         return header.client_id, body_start

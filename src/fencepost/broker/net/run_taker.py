@@ -97,6 +97,11 @@ class RunConnection(Protocol):
         """What requests are charged to."""
         ...
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether a broker is the client."""
+        ...
+
     def mute(self, throttle_time_ms: int) -> None:
         """Take no further requests for so many milliseconds."""
         ...

@@ -121,11 +121,6 @@ class FetchWanted(Struct, Generic[Key]):
             and self.answered_log_start_offset == log_start_offset
         )
 
-    def keep_answered(self, before: FetchWanted[Key]) -> None:
-        """The client asks again for what it asked for `before`: what was answered still counts."""
-        self.answered_high_watermark = before.answered_high_watermark
-        self.answered_log_start_offset = before.answered_log_start_offset
-
 
 class FetchOutcome(Struct, frozen=True):
     """What matters of one partition's part of an answer."""
@@ -190,7 +185,9 @@ class FetchSession(Generic[Key]):
             if before is None:
                 self.size_bytes += size_of(want.key)
             else:
-                want.keep_answered(before)
+                # What was answered still counts.
+                want.answered_high_watermark = before.answered_high_watermark
+                want.answered_log_start_offset = before.answered_log_start_offset
             self.entries[want.key] = self.stirring[want.key] = want
         for key in forgotten:
             if self.entries.pop(key, None) is not None:
@@ -218,23 +215,15 @@ class Finished(Struct, frozen=True):
     included: Sequence[int]
 
 
-class FetchContext(Generic[Key]):
+class FetchContext(Struct, Generic[Key]):
     """One fetch request: what to read, and afterwards what to say.
 
     `session` is that of an incremental request.
     """
 
-    __slots__ = ("_finish", "_partitions", "session")
-
-    def __init__(
-        self,
-        partitions: Sequence[FetchWanted[Key]],
-        finish: Callable[[Sequence[tuple[Key, FetchOutcome]], int], Finished],
-        session: FetchSession[Key] | None = None,
-    ) -> None:
-        self._partitions = partitions
-        self._finish = finish
-        self.session = session
+    _partitions: Sequence[FetchWanted[Key]]
+    _finish: Callable[[Sequence[tuple[Key, FetchOutcome]], int], Finished]
+    session: FetchSession[Key] | None = None
 
     @property
     def partitions(self) -> Sequence[FetchWanted[Key]]:
@@ -471,12 +460,13 @@ class FetchSessions(Generic[Key]):
         """The session was used: it is the youngest, and may be worth more or less than before."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        value = (session.privileged, len(session.entries), session.session_id)
+        size, before = len(session.entries), session.evictable
         is_old = now_ms - session.created_ms > self._eviction_ms
-        if session.evictable == value and session.is_old == is_old:
-            return
-        if session.evictable is not None:
-            self._forget_value(session.evictable)
+        if before is not None:
+            if before[1] == size and session.is_old == is_old:
+                return
+            self._forget_value(before)
+        value = session.privileged, size, session.session_id
         session.evictable, session.is_old = value, is_old
         if is_old:
             insort(self._evictable_by_all, value)

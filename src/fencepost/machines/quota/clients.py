@@ -159,7 +159,7 @@ class RateQuota(Meters[SampledRate]):
 class Account:
     """One client's part of a quota: its budget, found once, and its meter."""
 
-    __slots__ = ("_budget", "_kept", "_quota", "limit")
+    __slots__ = ("_budget", "_kept", "_quota", "burst", "limit")
 
     def __init__(self, quota: RateQuota, budget: Budget, limit: float) -> None:
         self._quota = quota
@@ -167,11 +167,8 @@ class Account:
         self._kept: _Kept[SampledRate] | None = None
         self.limit = limit
         """In units per second."""
-
-    @property
-    def burst(self) -> int:
+        self.burst = int(min(limit * quota.windows.burst_s, INT_MAX))
         """What the client may use at once without being throttled."""
-        return int(min(self.limit * self._quota.windows.burst_s, INT_MAX))
 
     def record(self, value: float, now_ms: int) -> int:
         """See `RateQuota.record`."""

@@ -213,12 +213,15 @@ class FetchAnswer:
         return response
 
     def _finish(self) -> FetchResponse:
-        for position in self._cold:
-            self._count(self._looks[position], 0, 0)
-        if not self._terms.is_replica and self._context.is_throttled_for(
+        is_throttled = not self._terms.is_replica and self._context.is_throttled_for(
             answer_bytes(outcome.records_size_bytes for _, outcome in self._outcomes)
-        ):
-            return throttled_answer(self._session)
+        )
+        for look, (_, outcome) in zip(self._looks, self._outcomes, strict=True):
+            size_bytes = 0 if is_throttled else outcome.records_size_bytes
+            self._count(look, size_bytes, outcome.error_code)
+        if is_throttled:
+            keys = [look.wanted.key for look in self._looks]
+            return throttled_answer(self._parts, self._session, keys)
         finished = self._session.finish(self._outcomes, self._parts.clocks.now_ms())
         response = FetchResponse(
             error_code=int(finished.error_code), session_id=finished.session_id
@@ -276,7 +279,6 @@ class FetchAnswer:
         if position in self._cold:
             return
         self._tells = self._tells or size_bytes > 0 or look.is_urgent or part.error_code != 0
-        self._count(look, size_bytes, part.error_code)
         if look.is_at_end and not part.error_code:
             self._settle(look)
 
@@ -445,8 +447,13 @@ def answer_bytes(records_bytes: Iterable[int]) -> int:
     return ANSWER_BYTES + sum(size + TOLD_BYTES for size in records_bytes if size)
 
 
-def throttled_answer(session: FetchContext[SessionKey]) -> FetchResponse:
-    """The answer to a consumer that has to wait: no partition, and the session as it was."""
+def throttled_answer(
+    parts: FetchParts, session: FetchContext[SessionKey], keys: Sequence[SessionKey]
+) -> FetchResponse:
+    """The answer to a consumer that has to wait: no partition, and the session as it was before
+    those with `keys` were looked at."""
+    if session.session is not None:
+        parts.fetches.untold(session.session, keys)
     finished = session.finish_throttled()
     return FetchResponse(error_code=int(finished.error_code), session_id=finished.session_id)
 
