@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import pyarrow as pa
 
 from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
-from fencepost.spark.archive.query import _dated, prepare
-from fencepost.spark.archive.tables import read_table, start_table
+from fencepost.spark.archive.query import prepare
+from fencepost.spark.archive.tables import dated_rows, read_table, start_table
 from fencepost.spark.columns import default_schema
+from fencepost.spark.evolution import fitted
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.lakes import LakeTable
@@ -32,6 +34,13 @@ FIRST = {
 WIDER = {
     **FIRST, "i": pa.int64(), "f": pa.float64(), "d": pa.decimal128(18, 2), "more": pa.string(),
 }  # fmt: skip
+INNER = pa.struct([("a", pa.int32()), ("d", pa.decimal128(9, 2))])
+WIDER_INNER = pa.struct([("a", pa.int64()), ("d", pa.decimal128(18, 2)), ("b-c", pa.string())])
+
+
+def nested(inner: pa.DataType) -> pa.Schema:
+    kinds = {"s": inner, "l": pa.list_(inner), "m": pa.map_(pa.string(), inner)}
+    return pa.schema([*kinds.items(), ("__key", pa.binary()), ("__offset", pa.int64())])
 
 
 def main() -> None:
@@ -46,6 +55,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     found = evolved(spark, format, f"file:{directory}/latest")
+    found |= evolved_inside(spark, format, f"file:{directory}/nested")
     found["archive without headers"] = lost(spark, format, Path(directory) / "archive")
     found["appended"] = appended(spark, format, Path(directory) / "appended")
     print(json.dumps(found))
@@ -84,12 +94,45 @@ def evolved(spark: Any, format: str, place: str) -> dict[str, Any]:
     return found
 
 
+def evolved_inside(spark: Any, format: str, place: str) -> dict[str, Any]:
+    """What a table has after its structs got a field and wider ones, in arrays and maps as well."""
+
+    def make(inner: pa.DataType) -> list[str] | str:
+        try:
+            LakeTable(spark, format, place).make(nested(inner))
+        except TableError as error:
+            return str(error)
+        schema = LakeTable(spark, format, place).rows().schema
+        in_struct, in_list, in_map = (schema[name].dataType for name in ("s", "l", "m"))
+        inside = (in_struct, in_list.elementType, in_map.valueType)
+        return sorted({one.simpleString() for one in inside})
+
+    def merge(inner: pa.DataType, key: bytes, value: dict[str, Any]) -> None:
+        table = LakeTable(spark, format, place)
+        row = {"s": value, "l": [value, None], "m": [("k", value)], "__key": key, "__offset": 0}
+        made = pa.Table.from_pylist([row], nested(inner))
+        changes = fitted(made, table.columns(made.schema, ("__key",)))
+        table.merge(spark.createDataFrame(changes.append_column("__drop", [[False]])), "q", key[0])
+
+    found: dict[str, Any] = {"structs made": make(INNER)}
+    merge(INNER, b"1", {"a": 1, "d": Decimal("1.25")})
+    found["structs grown"] = make(WIDER_INNER)
+    merge(WIDER_INNER, b"2", {"a": 2**40, "d": Decimal("1.50"), "b-c": "x"})
+    found["structs asked for less"] = make(INNER)
+    merge(INNER, b"3", {"a": 3, "d": None})
+    rows = LakeTable(spark, format, place).rows().orderBy("__key").collect()
+    found["structs"] = [str(tuple(row["s"])) for row in rows]
+    found["alike"] = [row["l"] == [row["s"], None] and row["m"] == {"k": row["s"]} for row in rows]
+    found["struct refused"] = make(pa.struct([("a", pa.string())]))
+    return found
+
+
 def lost(spark: Any, format: str, directory: Path) -> str:
     """The refusal of a stream into an archive's table of which a column is gone."""
     layout = Layout(directory)
     prepare(layout, format)
     empty = spark.createDataFrame([], default_schema(include_headers=True))
-    rows = _dated(empty)
+    rows = dated_rows(empty)
     place = layout.for_spark("table")
     if format == "delta":
         rows.drop("headers").write.format(format).partitionBy("topic", "date").save(place)
@@ -113,7 +156,7 @@ def appended(spark: Any, format: str, directory: Path) -> list[Any]:
     def run(offset: int) -> None:
         row = (bytearray(b"k"), bytearray(b"v"), "t", 0, offset, None, 0, None)
         spark.createDataFrame([row], schema).coalesce(1).write.mode("append").parquet(str(incoming))
-        rows = _dated(spark.readStream.schema(schema).parquet(str(incoming)))
+        rows = dated_rows(spark.readStream.schema(schema).parquet(str(incoming)))
         checkpoint = str(directory / "checkpoint")
 
         def with_trigger(writer: Any) -> Any:

@@ -154,7 +154,8 @@ def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path:
     digits = f"{'9' * 15}.25"
     assert found["rows"] == [[1, 0.5, "1.25", "a", 7, None], [2**40, 0.1, digits, "b", 8, "m"]]
     assert found["string to int"].endswith(
-        "column s is string in the table and cannot become int64: only wider numbers lose nothing; "
+        "column s is string in the table and cannot become int64: only wider numbers and more "
+        "fields lose nothing; "
         "give the new column another name, or write to a new table, with format "
         f"parquet or {'iceberg' if format == 'delta' else 'delta'} if that can"
     )
@@ -165,5 +166,15 @@ def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path:
         told = "column d is decimal128(18, 2) in the table and cannot become decimal128(20, 4)"
         assert told in found["more digits behind the point"]
     assert found["altered by others"] == "bigint"
+    assert found["structs made"] == ["struct<a:int,d:decimal(9,2)>"]
+    grown = ["struct<a:bigint,d:decimal(18,2),b-c:string>"]
+    assert found["structs grown"] == found["structs asked for less"] == grown
+    assert found["structs"] == [
+        "(1, Decimal('1.25'), None)",
+        f"({2**40}, Decimal('1.50'), 'x')",
+        "(3, None, None)",
+    ]
+    assert found["alike"] == [True, True, True]
+    assert "column s is struct<" in found["struct refused"]
     assert "has no column headers, which is array<struct<" in found["archive without headers"]
     assert found["appended"] == ["bigint", [0, 0, None], [0, 1, None]]

@@ -20,7 +20,17 @@ from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.query import prepare, settings_of
 from fencepost.spark.tables.versions import LATEST, Versions
 
-from .worlds import COLUMNS, Record, StoredTable, envelope, key_of, row_of
+from .worlds import (
+    COLUMNS,
+    STRUCT,
+    Record,
+    StoredTable,
+    columns_with,
+    envelope,
+    grow_structs,
+    key_of,
+    row_of,
+)
 
 BATCHES = [
     [
@@ -320,6 +330,16 @@ def test_columns_change_between_runs(tmp_path: Path):
     assert (found["name"], found["big"], found["more"]) == ("z", None, 7)
     with pytest.raises(TableError, match="column name is string in the table and cannot become"):
         StoredTable(tmp_path, columns=pa.schema([("id", pa.int64()), ("name", pa.int32())]))
+
+
+def test_structs_grow_between_runs(tmp_path: Path):
+    """Files of buckets that no batch changes stay as they are."""
+    expected = grow_structs(tmp_path)
+    rows = StoredTable(tmp_path, columns=columns_with(STRUCT), options=KEEP).rows()
+    assert {one["id"]: {"b": None, **one["of"]} for one in rows} == expected
+    assert all(one["all"] == [one["of"], None] for one in rows)
+    with pytest.raises(TableError, match=r"column of is struct<.* cannot become struct<a: string>"):
+        StoredTable(tmp_path, columns=columns_with(pa.struct([("a", pa.string())])))
 
 
 # -- damage ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fencepost.spark.tables.versions import Version, Versions
 
 from ..conftest import spark as spark_session
 from ..test_session import make_topic
-from .worlds import envelope, key_of, row_of
+from .worlds import envelope, grow_structs, key_of, row_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 spark = spark_session
@@ -112,6 +112,13 @@ def test_a_topic_of_changes_becomes_a_table(
     with pytest.raises(TableError, match="decode=debezium, key=id"):
         latest(spark, source, place, decode="json", schema=SCHEMA, key="id")
     capsys.readouterr()
+
+
+def test_structs_that_grew_are_read_from_old_files_too(spark: Any, tmp_path: Path):
+    expected = grow_structs(tmp_path)
+    rows = read(spark, tmp_path).collect()
+    assert {row.id: row.of.asDict() for row in rows} == expected
+    assert all(row.all == [row.of, None] for row in rows)
 
 
 def test_the_command_keeps_the_latest_value_of_each_key(

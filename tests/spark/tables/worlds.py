@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from fencepost.spark.tables.merging import Merged, Rules, deleted_last, merge
 from fencepost.spark.tables.query import prepare
 from fencepost.spark.tables.versions import Settings, Version, Versions
 
+STRUCT = pa.struct([("a", pa.int32())])
+WIDER_STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("big", pa.string())])
 
 
@@ -155,6 +157,32 @@ class StoredTable:
         found = {row["id"]: (row["name"], row.get("big")) for row in rows}
         assert len(found) == len(rows), "a key is there twice"
         return found
+
+
+def columns_with(kind: pa.DataType) -> pa.Schema:
+    """Columns with others in them."""
+    return pa.schema([("id", pa.int64()), ("of", kind), ("all", pa.list_(kind))])
+
+
+def grow_structs(place: Path) -> dict[int, dict[str, Any]]:
+    """A table whose structs get a field and a wider one by a batch, and are asked for as before by
+    the next; what `of` is then, by id."""
+
+    def take(number: int, kind: pa.DataType, rows: Mapping[int, dict[str, Any]]) -> None:
+        records = [
+            Record(0, offset, key_of(one), envelope("c", offset + 1, after=after))
+            for offset, (one, of) in enumerate(rows.items(), number * 10)
+            for after in [{"id": one, "of": of, "all": [of, None]}]
+        ]
+        options = MergeOptions(on_error="keep")
+        table = StoredTable(place, columns=columns_with(kind), options=options)
+        assert table.take(number, records) is not None
+
+    take(0, STRUCT, {number: {"a": number} for number in range(6)})
+    take(1, WIDER_STRUCT, {0: {"a": 1 << 40, "b": "x"}})
+    take(2, STRUCT, {1: {"a": 7, "b": "y"}})
+    rest = {number: {"a": number, "b": None} for number in range(2, 6)}
+    return {0: {"a": 1 << 40, "b": "x"}, 1: {"a": 7, "b": "y"}, **rest}
 
 
 def ranges_of(records: Iterable[Record]) -> dict[int, tuple[int | None, int]]:

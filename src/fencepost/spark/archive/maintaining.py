@@ -104,15 +104,27 @@ def _optimize(spark: Any, layout: Layout, target_bytes: int) -> Compacted:
     done = spark.sql(f"OPTIMIZE {_delta(layout)}").first().metrics
     if not done.numFilesRemoved:
         return NOTHING
-    rows = spark.sql(f"DESCRIBE HISTORY {_delta(layout)} LIMIT 1").first().operationMetrics or {}
     return Compacted(
         int(done.partitionsOptimized),
         int(done.numFilesRemoved),
         int(done.numFilesAdded),
-        int(rows.get("numOutputRows", 0)),
+        _rows_optimized(spark, layout),
         int(done.filesRemoved.totalSize),
         int(done.filesAdded.totalSize),
     )
+
+
+def _rows_optimized(spark: Any, layout: Layout) -> int:
+    """How many rows the files have that the newest `OPTIMIZE` wrote; 0 where the table keeps no
+    statistics. Neither the command nor `DESCRIBE HISTORY` has their number, the commit does."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    history = spark.sql(f"DESCRIBE HISTORY {_delta(layout)}").where("operation = 'OPTIMIZE'")
+    version = history.agg(F.max("version")).first()[0]
+    commit = layout.for_spark(f"{TABLE}/_delta_log/{version:020}.json")
+    stats = spark.read.schema("add struct<stats string>").json(commit).select("add.stats")
+    rows = stats.agg(F.sum(F.get_json_object("stats", "$.numRecords").cast("long"))).first()[0]
+    return int(rows or 0)
 
 
 def _vacuum(spark: Any, layout: Layout, retention: timedelta) -> int:

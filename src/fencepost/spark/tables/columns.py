@@ -47,11 +47,16 @@ def evolved_columns(old: pa.Schema, wanted: pa.Schema, key: tuple[str, ...]) -> 
         raise TableError(str(error)) from error
     for name in key:
         before, after = (schema.field(name).type for schema in (old, found))
-        if pa.types.is_decimal128(before) and before.scale != after.scale:
-            # A key is known by its digits: the row of each would be there a second time.
-            raise TableError(
-                f"column {name} is {before} in the table and cannot become {after}: the digits "
-                f"behind the point of a key column are a part of every key; {REMEDY}"
-            )
+        # A key is known by its digits and fields: the row of each would be there a second time.
+        if pa.types.is_nested(before) and before != after:
+            part = "what is in"
+        elif pa.types.is_decimal128(before) and before.scale != after.scale:
+            part = "the digits behind the point of"
+        else:
+            continue
+        raise TableError(
+            f"column {name} is {before} in the table and cannot become {after}: {part} a key "
+            f"column is a part of every key; {REMEDY}"
+        )
     require_usable(found, key)
     return found

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +23,15 @@ import pyarrow.compute as pc
 from fencepost.arrow.archive.layout import ArchiveError
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
 from fencepost.spark.archive.tables import told_plainly
-from fencepost.spark.evolution import REMEDY, ColumnChangeError, fitted, wider
+from fencepost.spark.evolution import (
+    LOSSLESS,
+    REMEDY,
+    ColumnChangeError,
+    Step,
+    fitted,
+    steps,
+    wider,
+)
 from fencepost.spark.tables.batches import RunTasks
 from fencepost.spark.tables.bucket_task import BucketReport, BucketWork
 from fencepost.spark.tables.decoding import ASIDE, Decoding
@@ -84,62 +93,68 @@ class LakeTable:
             raise
         return True
 
+    def columns(self, wanted: pa.Schema, key: Collection[str]) -> pa.Schema:
+        """These columns as the table has them, where it has wider types or more fields: its owner
+        may have changed them, or a driver that was killed before its batch counted. Columns of the
+        key stay, whose digits are a part of every key."""
+        has = self._has(wanted.names)
+        kept = [one for one in wanted if one.name in key or _is_same(has[one.name], one)]
+        return pa.schema(
+            [one if one in kept else one.with_type(has[one.name].type) for one in wanted]
+        )
+
+    def _has(self, names: Sequence[str]) -> dict[str, pa.Field]:
+        """Those of the columns that the table has."""
+        schema = self.rows().schema
+        known = [schema[name] for name in names if name in schema.names]
+        return {one.name: one for one in arrow_schema_of(type(schema)(known))}
+
     def _evolve(self, columns: pa.Schema) -> None:
         """Have the table's columns be at least these. TableError, before anything is changed, for
         a column that cannot be."""
         from pyspark.errors import PySparkException
 
-        schema = self.rows().schema
-        known = [schema[name] for name in columns.names if name in schema.names]
-        has = {one.name: one for one in arrow_schema_of(type(schema)(known))}
-        changes = [
-            (one, wide)
-            for one in columns
-            if (wide := self._widened(has.get(one.name), one)) is not None
-        ]
-        wanted = spark_schema_of(pa.schema([pa.field(one.name, wide) for one, wide in changes]))
-        for one in wanted:
-            kind = one.dataType.simpleString()
+        has = self._has(columns.names)
+        for one in [step for column in columns for step in self._steps(has, column)]:
+            kind = spark_schema_of(pa.schema([pa.field("", one.wide)]))[0].dataType.simpleString()
             try:
-                if one.name in has:
-                    self._widen(one.name, kind)
-                else:
-                    added = f"({quoted(one.name)} {kind})"
-                    self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS {added}")
+                self._take(one, kind)
             except PySparkException as error:
-                raise self._refusal(
-                    one.name, has.get(one.name), kind, str(error).partition("\n")[0]
-                ) from error
+                why = str(error).partition("\n")[0]
+                raise self._refusal(".".join(one.place), one.old, kind, why) from error
 
-    def _widened(self, has: pa.Field | None, wanted: pa.Field) -> pa.DataType | None:
-        """The type that a column is to get; None where it may stay as it is. TableError."""
-        if has is None:
-            return wanted.type
-        if spark_schema_of(pa.schema([has])) == spark_schema_of(pa.schema([wanted])):
-            return None
-        wide = wider(has.type, wanted.type)
-        if wide == has.type:  # Iceberg has no `tinyint`, or the table was altered
-            return None
+    def _steps(self, has: Mapping[str, pa.Field], wanted: pa.Field) -> list[Step]:
+        """How a column comes to be what is wanted. TableError."""
+        old = has.get(wanted.name)
+        if old is None:
+            return [Step((wanted.name,), None, wanted.type)]
+        wide = old.type if _is_same(old, wanted) else wider(old.type, wanted.type)
         if wide is None:
-            raise self._refusal(has.name, has, str(wanted.type), "only wider numbers lose nothing")
-        if self.format == ICEBERG and pa.types.is_decimal(wide) and wide.scale != has.type.scale:
-            raise self._refusal(
-                has.name, has, str(wide), "Iceberg changes no digits behind the point"
-            )
-        return wide
+            raise self._refusal(old.name, old.type, str(wanted.type), LOSSLESS)
+        found = list(steps(old.name, old.type, wide))
+        for one in found:
+            if self.format == ICEBERG and _changes_scale(one.old, one.wide):
+                why = "Iceberg changes no digits behind the point"
+                raise self._refusal(".".join(one.place), one.old, str(one.wide), why)
+        return found
 
-    def _refusal(self, name: str, has: pa.Field | None, wanted: str, why: str) -> TableError:
+    def _refusal(self, name: str, has: pa.DataType | None, wanted: str, why: str) -> TableError:
         others = " or ".join(one for one in (PARQUET, *LAKES) if one != self.format)
         remedy = f"{REMEDY}, with format {others} if that can"
-        old = "not" if has is None else str(has.type)
+        old = "not" if has is None else str(has)
         return TableError(f"{self.path}: {ColumnChangeError(name, old, wanted, why, remedy)}")
 
-    def _widen(self, column: str, kind: str) -> None:
+    def _take(self, step: Step, kind: str) -> None:
+        """Add a column or field, or widen it."""
+        name = ".".join(map(quoted, step.place))
+        if step.old is None:
+            self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({name} {kind})")
+            return
         if self.format == DELTA:
             self.spark.sql(
                 f"ALTER TABLE {self.name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
             )
-        self.spark.sql(f"ALTER TABLE {self.name} ALTER COLUMN {quoted(column)} TYPE {kind}")
+        self.spark.sql(f"ALTER TABLE {self.name} ALTER COLUMN {name} TYPE {kind}")
 
     def rows(self) -> Any:
         """All rows and deletions, a DataFrame."""
@@ -199,6 +214,16 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _is_same(has: pa.Field, wanted: pa.Field) -> bool:
+    """Whether they are so for Spark, which has one type of timestamps for all time zones."""
+    return bool(spark_schema_of(pa.schema([has])) == spark_schema_of(pa.schema([wanted])))
+
+
+def _changes_scale(old: pa.DataType | None, wide: pa.DataType) -> bool:
+    """Whether a decimal gets another number of digits behind the point."""
+    return old is not None and pa.types.is_decimal(old) and old.scale != wide.scale
+
+
 def _iceberg_name(spark: Any, place: str) -> str:
     """The table's name in this session, which gets to know a catalog of the type hadoop."""
     catalog = f"fencepost_{hashlib.sha256(place.encode()).hexdigest()[:16]}"
@@ -225,9 +250,12 @@ def in_lake(
     from pyspark.sql import functions as F  # noqa: N812
 
     def run(decoding: Decoding, work: BucketWork) -> list[BucketReport]:
-        stored = work.rules.stored
         table = LakeTable(frame.sparkSession, format, place)
-        table.make(stored)
+        table.make(work.rules.stored)
+        columns = table.columns(work.rules.columns, decoding.key)
+        decoding = replace(decoding, columns=columns)
+        work = replace(work, rules=replace(work.rules, columns=columns))
+        stored = work.rules.stored
         events = events_of(frame, decoding).persist()
         marks = (pa.field("__drop", pa.bool_()), pa.field("__report", pa.string()))
         schema = spark_schema_of(pa.schema([*stored, *marks]))
