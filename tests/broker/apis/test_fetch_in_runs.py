@@ -132,8 +132,9 @@ class Serving(World):
     def usage(self) -> Any:
         """What was recorded in quotas, and for how long clients were to be muted."""
         accounts = self.quotas._accounts.items()
-        # Where no time is charged it is not of interest.
-        later_s = {client: one.later_s for client, one in accounts if one and one.requests}
+        # Where no time is charged it is not of interest, nor that a client was looked up.
+        charged = [(client, one.later_s) for client, one in accounts if one and one.requests]
+        later_s = {client: time_s for client, time_s in charged if time_s}
         used = {one.key: list(one.usages(self.clock_ms)) for one in self.quotas.all}
         mutes, self.mutes = self.mutes, []
         return used, later_s, mutes
