@@ -22,6 +22,7 @@ from tests.waiting import eventually
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.errors import ClientError
+from fencepost.wire.errors import ErrorCode
 
 KINDS = (FENCEPOST, APACHE)
 BROKERS = (101, 102, 103)
@@ -58,11 +59,18 @@ def create(quorum: Quorum, topic: str, partitions: int) -> None:
         try:
             with Client(bootstrap(quorum)) as client:
                 Admin(client).create_topic(topic, partitions, len(BROKERS))
-        except ClientError:
-            return False
+        except ClientError as error:
+            errors.append(error)
+            # An answer may have been lost: it is there then, and need not be made again.
+            return error.code == ErrorCode.TOPIC_ALREADY_EXISTS
         return True
 
-    eventually(is_made, "the brokers make a topic")
+    errors: list[ClientError] = []
+    try:
+        eventually(is_made, "the brokers make a topic")
+    except AssertionError:
+        print(*errors[-3:], sep="\n", file=sys.stderr)
+        raise
     wait_until_in_sync(quorum, topic)
 
 

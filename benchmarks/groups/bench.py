@@ -49,6 +49,7 @@ SETTINGS = {
 CREATED_AT_ONCE = 5_000
 """Partitions: Apache Kafka's controller refuses a request that makes more than 10,000 records."""
 SHARE_PARTITIONS = 8
+RESET = "share.auto.offset.reset"
 GROUP, SET = 32, 0
 """Kafka's numbers for the configs of a group, and for setting one."""
 SYNC = {
@@ -116,6 +117,14 @@ def create_topic(peer: peers.Peer, partitions: int) -> str:
             admin.create_partitions(name, min(partitions, count + CREATED_AT_ONCE))
         client.coordinator(name)  # the first request for one creates the topic of groups
     return name
+
+
+def wait_for_config(client: Client, group: str, key: str, value: str) -> None:
+    """Until the broker has the group's config: the controller answers before it does."""
+    deadline = time.monotonic() + shares.PATIENCE_S
+    while [one.value for one in Admin(client).describe_configs(GROUP, group, [key])] != [value]:
+        assert time.monotonic() < deadline, f"{group} has no {key}"
+        time.sleep(0.01)
 
 
 JOIN = ("CPU ms/member", "join s", "heartbeats", "leave s", "leave CPU ms/heartbeat", "KB/member")
@@ -197,9 +206,8 @@ def share(peer: peers.Peer, consumers: int, records: int) -> Figures:
     """So many share consumers read and acknowledge so many records."""
     topic, group = create_topic(peer, SHARE_PARTITIONS), f"share-{uuid.uuid4().hex[:8]}"
     with Client(peer.bootstrap) as client:
-        Admin(client).alter_configs(
-            GROUP, group, [ConfigChange("share.auto.offset.reset", "earliest", SET)]
-        )
+        Admin(client).alter_configs(GROUP, group, [ConfigChange(RESET, "earliest", SET)])
+        wait_for_config(client, group, RESET, "earliest")
     made = shares.fill(peer.bootstrap, topic, SHARE_PARTITIONS, records)
     before_s = peer.cpu_s()
     done = asyncio.run(shares.consume(peer.bootstrap, group, topic, consumers, made))
