@@ -476,6 +476,30 @@ def test_a_failure_is_charged(
     assert [one.value for one in both[0].quotas.requests.usages(0)] == [TICK_S * 100 / 10]
 
 
+def test_a_run_that_fails_throttles_no_client_of_the_next(
+    both: list[Serving], ticks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (0, 1):
+        alike(both, plain(), number=number)
+    fast = both[0]
+    charged(both, consumer_byte_rate=1.0)
+    with monkeypatch.context() as patch:
+        made, failures = fast.runs._context, [RuntimeError("broken")]
+
+        def failing_once(*given: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return made(*given)
+
+        patch.setattr(fast.runs, "_context", failing_once)
+        fast.receive(plain())
+    assert not failures
+    assert [one.error_code for one in answers_in(fast)] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    fast.apply({})
+    fast.receive(plain(206), 1)
+    assert len(fast.node.fetches) == 1, "it waits for records"
+
+
 def test_no_consumer_on_a_brokers_connection_is_charged(
     both: list[Serving], ticks: list[float]
 ) -> None:

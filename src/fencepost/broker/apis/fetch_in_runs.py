@@ -110,6 +110,7 @@ class FetchInRuns:
                 return start
             max_bytes = min(max_bytes, meter.fetch_bytes_max)
         self._meter, self._charge_answer = meter, quotas.charge_answer
+        self._throttle_ms = 0  # a run that failed after it was charged may have left one
         partitions, find, finder = self._parts.partitions, None, None
         if partitions.access.authorizer is None:
             find = partitions.finder_for_anyone(by_id=version >= TOPIC_IDS_FROM)
