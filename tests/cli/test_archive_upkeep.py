@@ -1,4 +1,4 @@
-"""What Spark's JVM throws at `archive compact` and `archive verify` is a line, not a stack."""
+"""What fails in `archive compact`, `maintain` and `verify` is a line, not a stack."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from fencepost.arrow.archive.layout import STATE, Layout
 from fencepost.cli.archive import compacting, upkeep
 from fencepost.cli.main import main
 from fencepost.spark.archive import checking, compaction, maintaining
 
+FAILURES = {
+    "Java": Py4JError("An error occurred while calling o1.x.\n: java.io.IOException: no disk\n"),
+    "Spark": PySparkException(message="no disk\n\tat org.apache.spark.x"),
+}
 
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+
+@pytest.fixture(params=FAILURES)
+def archive(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """As much of one as is looked at before the work, which fails."""
     state = Layout(tmp_path).local(STATE)
     state.parent.mkdir(parents=True)
@@ -27,7 +35,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         yield None
 
     def fails(*_: object, **__: object) -> None:
-        raise Py4JError("An error occurred while calling o1.x.\n: java.io.IOException: no disk\n")
+        raise FAILURES[request.param]
 
     monkeypatch.setattr(upkeep, "open_session", session)
     monkeypatch.setattr(compacting, "open_session", session)
@@ -40,10 +48,20 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("action", ["compact", "maintain", "verify"])
-def test_a_failure_of_java_is_said_in_a_line(
+def test_a_failure_in_spark_is_said_in_a_line(
     capsys: pytest.CaptureFixture[str], archive: Path, action: str
 ) -> None:
     assert main(["archive", action, str(archive)]) == 1
     out, err = capsys.readouterr()
     assert not out and "no disk" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("action", ["compact", "maintain", "verify"])
+def test_what_is_no_archive_is_said_in_a_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
+) -> None:
+    assert main(["archive", action, str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert not out and str(tmp_path) in err
     assert len(err.splitlines()) == 1

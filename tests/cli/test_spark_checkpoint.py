@@ -68,11 +68,24 @@ def test_show(run: Fencepost, tmp_path: Path):
     assert document["partitions"][1]["committed"] == 9
 
 
+def test_show_has_the_epochs_of_the_batch_that_is_planned(run: Fencepost, tmp_path: Path):
+    planned, committed = (
+        {"#fencepost": {"t": {"id": "x", "epochs": {"0": epoch}}}, "t": {"0": at}}
+        for epoch, at in ((4, 9), (3, 7))
+    )
+    folder = write_checkpoint(tmp_path, [committed], [planned], committed=0)
+    document = run("spark", "checkpoint", "show", str(folder), "--json").json
+    assert isinstance(document, dict)
+    (found,) = document["partitions"]
+    assert (found["committed"], found["planned"], found["leader_epoch"]) == (7, 9, 4)
+
+
 @pytest.mark.parametrize("action", ["show", "convert --to kafka", "move --offsets {}"])
 def test_what_is_no_checkpoint(run: Fencepost, tmp_path: Path, action: str):
     ran = run("spark", "checkpoint", *action.split(), str(tmp_path))
     assert (ran.code, ran.out) == (1, "")
-    assert "not a checkpoint: it has no offsets and no metadata" in ran.err
+    told = f"{tmp_path}: not a checkpoint: it has no offsets and no metadata"
+    assert ran.err == f"fencepost spark: {told}\n"
     ran = run("spark", "checkpoint", *action.split(), "dbfs:/x")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert "there is no file system for dbfs" in ran.err
@@ -224,6 +237,8 @@ def test_translate_by_time_and_by_syncs(
         [new, "0", "-", "3"],
         [new, "1", "-", "5"],
     ]
+    ran = run(*words, "--by-time", "--old-servers", "a:b")
+    assert (ran.code, "'a:b' is not HOST:PORT" in ran.err) == (2, True)
     assert run(*words, "--syncs", f"{topic}-syncs", *NOW).code == 0
     assert stored(folder) == {new: {"0": 2, "1": 2}}
     ran = run(*words, "--same-offsets")

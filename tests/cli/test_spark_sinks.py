@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from fencepost.client.open_transactions import end_all
 from fencepost.spark.decisions import Label
 from fencepost.spark.memory import DAY_MS
 
+from ..spark.checkpoints import write_checkpoint
 from ..spark.exactly_once_world import World
 from .commands import Fencepost
 
@@ -105,6 +108,19 @@ def test_a_sink_says_who_has_written_what(run: Fencepost, make_world: Callable[[
     assert "orders job" in line
     assert "to topics" in line
     assert world.topic in line
+
+
+def test_a_checkpoint_has_the_sinks_that_its_query_decided_in(
+    run: Fencepost, make_world: Callable[[], World], tmp_path: Path
+):
+    world = make_world()
+    with world.cluster() as cluster:
+        world.commit(cluster, world.written(cluster, world.open(cluster), 0), 0)
+    folder = write_checkpoint(tmp_path, [{world.topic: {"0": 0}}], committed=0)
+    for query, is_its_own in ((world.query, True), ("another", False)):
+        (folder / "metadata").write_text(json.dumps({"id": query}))
+        shown = run("spark", "checkpoint", "show", str(folder), "--json").json
+        assert (world.sink in shown["sinks"]) == is_its_own
 
 
 def test_a_sink_that_lost_its_decision_begins_again(

@@ -227,7 +227,10 @@ def test_what_leaders_say_of_a_partition_is_kept_by_its_name(connect: Any, fake:
         high_watermark=11,
         last_stable_offset=10,
         log_start_offset=3,
-        aborted_transactions=[AbortedTransaction(producer_id=8, first_offset=6)],
+        aborted_transactions=[
+            AbortedTransaction(producer_id=8, first_offset=6),
+            AbortedTransaction(producer_id=9, first_offset=5),
+        ],
         records=whole + cut,
     )
     core = Fetcher(connect(fake))
@@ -241,7 +244,7 @@ def test_what_leaders_say_of_a_partition_is_kept_by_its_name(connect: Any, fake:
             high_watermark=11,
             last_stable_offset=10,
             log_start_offset=3,
-            aborted=((8, 6),),
+            aborted=((8, 6), (9, 5)),
             start_offset=6,
         )
     ]

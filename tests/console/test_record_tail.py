@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ pytest.importorskip("starlette")
 from fencepost.client.admin import Admin  # noqa: E402
 from fencepost.client.cluster import Cluster as Client  # noqa: E402
 from fencepost.client.config import ClientConfig  # noqa: E402
+from fencepost.client.fetch_core import Fetched  # noqa: E402
 from fencepost.client.metadata import TopicPartition  # noqa: E402
 from fencepost.client.producer import Producer  # noqa: E402
 from fencepost.client.retry import Deadline  # noqa: E402
@@ -34,6 +36,7 @@ from fencepost.console.web.application import application  # noqa: E402
 from fencepost.console.web.tails import TAILS_MAX  # noqa: E402
 from fencepost.testing import Cluster  # noqa: E402
 from tests.console.looking import STANDING  # noqa: E402
+from tests.ports import address_of, refusing_port  # noqa: E402
 from tests.waiting import DEADLINE_S, eventually  # noqa: E402
 
 
@@ -235,6 +238,90 @@ def test_a_record_is_shown_while_another_leader_does_not_answer():
     with Cluster(3) as cluster, Client(cluster.bootstrap_servers) as client:
         Admin(client).create_topic("spread", 3, 1)
         asyncio.run(follow(cluster, client))
+
+
+def test_a_tail_of_what_is_committed_shows_nothing_that_is_aborted(cluster, port, producer):
+    name = topic(cluster, "committed")
+    producer.send(name, b"before", partition=0)
+    producer.flush()
+    with (
+        Client(cluster.bootstrap_servers, transactional_id="tailed") as client,
+        tail(port, name, "from=earliest&isolation=read_committed") as response,
+    ):
+        transactional = Producer(client)
+        transactional.init_transactions()
+        transactional.begin_transaction()
+        transactional.send(name, b"aborted", partition=0)
+        transactional.flush()
+        found, seen = events(response), list[str]()
+        while not seen:
+            seen += values([next(found)[1]])
+        transactional.abort_transaction()
+        producer.send(name, b"after", partition=0)
+        producer.flush()
+        while "after" not in seen:
+            seen += values([next(found)[1]])
+    assert seen == ["before", "after"]
+
+
+def test_a_tail_says_soon_that_no_broker_answers(monkeypatch):
+    monkeypatch.setattr(tailing, "GIVES_UP_MS", 100)
+    as_is = Decoder("auto")
+
+    async def first_event(servers: str) -> tailing.TailEvent:
+        patient = ClientConfig(bootstrap_servers=servers, api_timeout_ms=int(1e7))
+        query = LookQuery.of(Asked({"topic": "t"}))
+        followed = tailing.Tail(patient, query, {0: 0}, RowMaker(as_is, as_is), is_live=True)
+        async with asyncio.timeout(DEADLINE_S), aclosing(followed.events()) as found:
+            return await anext(found)
+
+    with refusing_port() as held:
+        event = asyncio.run(first_event(address_of(held)))
+    assert event.problem and not event.rows
+
+
+class OnAClock:
+    """A tail of two partitions that takes answers without a broker, and its clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_live: bool) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(tailing, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        as_is = Decoder("auto")
+        query = LookQuery.of(Asked({"topic": "t"}))
+        maker = RowMaker(as_is, as_is)
+        config = ClientConfig(bootstrap_servers="127.0.0.1:9")  # nothing is asked
+        self.tail = tailing.Tail(config, query, {0: 0, 1: 0}, maker, is_live)
+
+    def answered(self, partition: int, end: int) -> dict[int, int]:
+        """The positions after an answer without records of a log that ends there."""
+        at, start = TopicPartition("t", partition), self.tail._positions[partition]
+        answer = Fetched(at, memoryview(b""), start, 0, end, end, 0, (), None, start)
+        self.tail._catch_up([answer])
+        return dict(self.tail._positions)
+
+
+def test_what_another_partition_answers_does_not_end_that_one_is_behind(monkeypatch):
+    one = OnAClock(monkeypatch, is_live=True)
+    assert one.answered(1, 9) == {0: 0, 1: 0}
+    one.now_s = tailing.BEHIND_S / 2
+    assert one.answered(0, 0) == {0: 0, 1: 0}
+    one.now_s = tailing.BEHIND_S + 1
+    assert one.answered(0, 0) == {0: 0, 1: 9}
+
+
+def test_a_tail_from_an_offset_skips_nothing_before_all_partitions_were_at_their_ends(monkeypatch):
+    one = OnAClock(monkeypatch, is_live=False)
+    assert one.answered(0, 0) == {0: 0, 1: 0}
+    for now_s in (1.0, 2 * tailing.BEHIND_S):
+        one.now_s = now_s
+        assert one.answered(1, 9) == {0: 0, 1: 0}
+    one.tail._positions[1] = 9
+    one.answered(1, 9)
+    for now_s in (one.now_s, one.now_s + tailing.BEHIND_S):
+        one.now_s = now_s
+        assert one.answered(1, 12) == {0: 0, 1: 9}, "it has been behind for no longer than it may"
+    one.now_s += 1
+    assert one.answered(1, 12) == {0: 0, 1: 12}
 
 
 @pytest.mark.parametrize(

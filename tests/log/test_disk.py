@@ -84,6 +84,12 @@ def test_create_keeps_what_is_there(world: World):
     file.close()
 
 
+def test_create_takes_no_pipe_for_a_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="Not a regular file"):
+        OsDisk().open(f"{tmp_path}/pipe", create=True)
+
+
 def test_directories(world: World):
     disk, root = world.disk, world.root
     assert disk.mkdir(f"{root}/x/y")

@@ -417,6 +417,31 @@ def test_a_session_is_as_it_was_after_an_answer_that_is_throttled(
     assert alike(both, frames[1]) == 1
 
 
+@pytest.mark.parametrize("index", [0, 1], ids=["fast", "today"])
+def test_a_session_goes_on_in_its_order_after_an_answer_that_is_throttled(
+    both: list[Serving], ticks: list[float], index: int
+) -> None:
+    """Else the last partitions of a session were the first to be read next."""
+    one = both[index]
+    session_id = begun(one, 12, [("t", 0), ("t", 2), ("zstd", 0)])
+    again = [("t", [reading(0), reading(2, 4)]), ("zstd", [reading(0)])]
+    session = {"session_id": session_id}
+    one.apply({CHARGED[2]: {CONSUMER_BYTE_RATE: 0.01}})
+    one.receive(length_prefixed(framed(12, again, session_epoch=1, **session)))
+    assert throttles(one) == 1
+    one.apply({})
+    one.later()
+    one.receive(length_prefixed(framed(12, [], session_epoch=2, **session)))
+    throttled, whole = answers_in(one)
+    assert throttled.responses == []
+    found = [
+        (topic.topic, part.partition_index)
+        for topic in whole.responses
+        for part in topic.partitions
+    ]
+    assert found == [("t", 0), ("t", 2), ("zstd", 0)]
+
+
 def test_what_a_request_that_waits_takes_is_its_own(
     both: list[Serving], ticks: list[float]
 ) -> None:

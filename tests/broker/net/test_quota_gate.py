@@ -67,6 +67,24 @@ def test_what_a_throttled_fetch_is_not_sent_is_not_charged(gate: QuotaGate) -> N
     assert gate.charge_fetch(Request(FETCH_KEY), 1)
 
 
+def test_what_a_fetch_is_not_sent_is_not_charged_whichever_quota_throttles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(client_quotas, "perf_counter", lambda: clock[0])
+    quotas = ClientQuotas()
+    limits = {"consumer_byte_rate": 100.0, "request_percentage": 10.0}
+    quotas.apply(PersistentMap().update({(("user", "u"),): limits}))
+    gate = QuotaGate(lambda: 0)
+    gate.apply(quotas)
+    request = Request(FETCH_KEY)
+    gate.begun(request)
+    clock[0] += 2.0
+    assert gate.charge_fetch(request, BURST_BYTES), "20 % of 10 s is too much; the bytes are not"
+    assert [use.throttles for use in quotas.requests.usages(0)] == [1]
+    assert [(use.value, use.throttles) for use in quotas.fetched.usages(0)] == [(0.0, 0)]
+
+
 def test_brokers_fetches_cost_nothing_and_whatever_else_comes_by_their_connections_does(
     gate: QuotaGate,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,9 @@ WIDER_INNER = pa.struct(
         ("of", pa.list_(pa.struct([("x", pa.float64()), ("y", pa.string())]))),
         ("more", pa.struct([("z", pa.date32())])),
     ]
+)
+NEVER_NULL, WIDER_NEVER_NULL = (
+    pa.struct([pa.field("a", kind, nullable=False)]) for kind in (pa.int32(), pa.int64())
 )
 
 
@@ -69,6 +73,11 @@ def test_columns_that_no_table_can_have(names: list[str], key: tuple[str, ...], 
         (pa.struct([("a", pa.int32())]), pa.struct([("a", pa.string())]), None),
         (pa.struct([pa.field("a", pa.int32(), nullable=False)]), pa.struct([("a", pa.int32())]),
          None),
+        (NEVER_NULL, WIDER_NEVER_NULL, WIDER_NEVER_NULL),
+        (WIDER_NEVER_NULL, NEVER_NULL, WIDER_NEVER_NULL),
+        (pa.struct([("a", pa.int32())]),
+         pa.struct([("a", pa.int32()), pa.field("b", pa.int32(), nullable=False)]),
+         pa.struct([("a", pa.int32()), ("b", pa.int32())])),
     ],
 )  # fmt: skip
 def test_columns_are_widened_or_refused(old: Any, new: Any, wider: Any):
@@ -84,7 +93,8 @@ def test_columns_are_widened_or_refused(old: Any, new: Any, wider: Any):
 
 def test_columns_are_added_and_stay():
     old = pa.schema([("a", pa.int32()), ("b", pa.int32())])
-    after = evolved_columns(old, pa.schema([("c", pa.string()), ("b", pa.int64())]), ("a",))
+    added = pa.field("c", pa.string(), nullable=False)
+    after = evolved_columns(old, pa.schema([added, ("b", pa.int64())]), ("a",))
     assert after == pa.schema([("a", pa.int32()), ("b", pa.int64()), ("c", pa.string())])
     table = fitted(pa.table({"a": [1], "b": [2]}, schema=old), after)
     assert table.to_pylist() == [{"a": 1, "b": 2, "c": None}]
@@ -162,13 +172,18 @@ def test_a_wider_key_is_the_same_key_or_refused(old: Any, new: Any, is_taken: bo
     assert len(keys) == 1
 
 
-def test_a_key_that_has_others_in_it_does_not_change():
+@pytest.mark.parametrize(
+    "kind",
+    [lambda inner: inner, pa.list_, lambda inner: pa.map_(pa.string(), inner)],
+    ids=["struct", "array", "map"],
+)
+def test_a_key_that_has_others_in_it_does_not_change(kind: Callable[[pa.DataType], pa.DataType]):
     """By {"a": 1} and {"a": 1, "b": null} one row would be there twice."""
     before, wanted = (
-        pa.schema([("k", pa.struct([(name, pa.int32()) for name in names]))])
+        pa.schema([("k", kind(pa.struct([(name, pa.int32()) for name in names])))])
         for names in ("a", "ab")
     )
-    with pytest.raises(TableError, match=r"column k is struct.*what is in a key column is a part"):
+    with pytest.raises(TableError, match=r"column k is .*what is in a key column is a part of"):
         evolved_columns(before, wanted, ("k",))
     assert evolved_columns(before, before, ("k",)) == before
 

@@ -201,8 +201,8 @@ class QuotaGate:
         return throttle_ms > 0
 
     def charge_answer(self, meter: Meter, size_bytes: int) -> int:
-        """The same of a request without a place in the queue, or of any: for how long its client is
-        throttled, in milliseconds; 0 if it is not."""
+        """Charge a consumer for an answer of so many bytes, and for the time since the meter was
+        read last; for how long it is throttled, in milliseconds. It is 0 if the answer is sent."""
         fetched, now_ms = meter.accounts.fetched, self._now_ms()
         fetched_ms = 0 if fetched is None else fetched.record(size_bytes, now_ms)
         requested_ms = self._charge_time(meter, now_ms)
