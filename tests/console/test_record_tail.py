@@ -20,6 +20,7 @@ pytest.importorskip("starlette")
 from fencepost.client.admin import Admin  # noqa: E402
 from fencepost.client.cluster import Cluster as Client  # noqa: E402
 from fencepost.client.config import ClientConfig  # noqa: E402
+from fencepost.client.errors import ClientError  # noqa: E402
 from fencepost.client.fetch_core import Fetched  # noqa: E402
 from fencepost.client.metadata import TopicPartition  # noqa: E402
 from fencepost.client.producer import Producer  # noqa: E402
@@ -313,6 +314,20 @@ def test_what_another_partition_answers_does_not_end_that_one_is_behind(monkeypa
     assert one.answered(0, 0) == {0: 0, 1: 0}
     one.now_s = tailing.BEHIND_S + 1
     assert one.answered(0, 0) == {0: 0, 1: 9}
+
+
+def test_a_log_that_was_cut_is_not_skipped_to_where_it_ended_before(monkeypatch):
+    one = OnAClock(monkeypatch, is_live=True)
+    one.answered(1, 9)
+
+    async def run(_: object) -> dict[int, SimpleNamespace]:
+        return {1: SimpleNamespace(log_start=0, log_end=5)}
+
+    monkeypatch.setattr(one.tail, "_cluster", SimpleNamespace(run=run))
+    monkeypatch.setattr(tailing, "finding_ranges", lambda *given: None)
+    asyncio.run(one.tail._find_positions(ClientError("the log was cut")))
+    one.now_s = 2 * tailing.BEHIND_S
+    assert one.answered(0, 0) == {0: 0, 1: 0}
 
 
 def test_a_tail_from_an_offset_skips_nothing_before_all_partitions_were_at_their_ends(monkeypatch):
