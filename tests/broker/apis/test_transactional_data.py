@@ -231,9 +231,10 @@ def test_partitions_and_groups_that_are_not_there(client, topic, coordinated):
     assert commit(client, topic, 1, epoch=1) == {0: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
-def test_without_a_coordinator_of_transactions_producers_are_to_try_again(client, topic):
+def test_without_a_coordinator_of_transactions_producers_are_to_try_again(
+    client, topic, coordinated
+):
     """Those that have their partitions added ask one, whatever the configuration says."""
     answer = write(client, topic, b"a", version=12, epoch=100)
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    coordinated = eventually(lambda: commit(client, topic, 1, version=5, epoch=100) == {0: 15})
-    assert coordinated
+    assert eventually(lambda: commit(client, topic, 1, version=5, epoch=100) == {0: 15})
