@@ -29,6 +29,7 @@ def test_an_archive_is_used_if_it_is_there(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long  # `make test-long` writes the archive
 def test_a_driver_maps_the_archive(spark: Any) -> None:
     if not (ARCHIVE.exists() and is_current()):
         pytest.skip("`python -m tests.spark_classes` has not written it, or for another Java")
