@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .collecting import pytest_collection
+from .collecting import pytest_collection, pytest_collection_modifyitems
 from .process_state import (
     kept_for_the_session,
     no_child_is_left_behind,
@@ -19,7 +19,12 @@ from .process_state import (
 )
 from .quick_java import choose_quick_java
 
-__all__ = ["no_child_is_left_behind", "nothing_is_left_changed", "pytest_collection"]
+__all__ = [
+    "no_child_is_left_behind",
+    "nothing_is_left_changed",
+    "pytest_collection",
+    "pytest_collection_modifyitems",
+]
 
 # Without a limit of 200 ms for an example or for making it, which a busy machine breaks, and with
 # the same examples in every run. `--hypothesis-profile default --hypothesis-seed N` draws others.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from ..in_turn import in_turn
 from . import interpreter
-from .catalogue import CODECS, MESSAGES, codec, extreme, objects, version_id
+from .catalogue import CODECS, MESSAGES, codec, extreme, objects
 from .every_version import at_every_version
 
 
@@ -48,7 +48,7 @@ def test_extreme_objects(cls: Any, version: int) -> None:
         check(cls, version, extreme(cls, version, cls.is_flexible(version), most=most))
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+@in_turn("cls", MESSAGES)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_random_objects(cls: Any, data: Any) -> None:

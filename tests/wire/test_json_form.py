@@ -17,7 +17,8 @@ from fencepost.wire.message import Message, field
 from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Float64, Int32, Uuid
 
-from .catalogue import MESSAGES, extreme, objects, version_id
+from ..in_turn import in_turn
+from .catalogue import MESSAGES, extreme, objects
 from .every_version import at_every_version
 from .samples import Arrays, Leaf, Point, Primitives, Sample
 
@@ -59,7 +60,7 @@ def test_extremes_survive(cls: type[Message], version: int) -> None:
 
 
 @pytest.mark.same_without_c
-@pytest.mark.parametrize("cls", [*MESSAGES, Sample], ids=version_id)
+@in_turn("cls", [*MESSAGES, Sample])
 def test_anything_survives(cls: type[Message]):
     @settings(max_examples=8, deadline=None, database=None)
     @given(st.data())
