@@ -11,7 +11,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .collecting import pytest_collection, pytest_collection_modifyitems
+from .collecting import (
+    pytest_collection,
+    pytest_collection_modifyitems,
+    pytest_ignore_collect,
+)
 from .process_state import (
     kept_for_the_session,
     no_child_is_left_behind,
@@ -24,6 +28,7 @@ __all__ = [
     "nothing_is_left_changed",
     "pytest_collection",
     "pytest_collection_modifyitems",
+    "pytest_ignore_collect",
 ]
 
 # Without a limit of 200 ms for an example or for making it, which a busy machine breaks, and with
