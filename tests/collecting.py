@@ -49,7 +49,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A module of which `-m` leaves out every test is not imported: one in eight of all tests."""
+    """A module of which `-m` leaves out every test is not imported: `make test` leaves out 3,700
+    tests so, one in seven."""
     return _is_left_out(collection_path, config) or None  # then others may say
 
 
