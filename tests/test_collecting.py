@@ -46,6 +46,7 @@ def test_a_module_says_what_all_of_its_tests_have(text, markers):
 def test_markers_are_read_as_pytest_reads_them(request: pytest.FixtureRequest) -> None:
     """Of every module that this run has collected."""
     for module in {item.getparent(pytest.Module) for item in request.session.items}:
+        assert module is not None, "all tests are in modules"
         said = {mark.name for mark in module.own_markers}
         assert markers_of_all(module.path.read_text()) <= said, module.path
 
