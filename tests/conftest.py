@@ -11,7 +11,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .collecting import pytest_collection
+from .collecting import (
+    pytest_collection,
+    pytest_collection_modifyitems,
+    pytest_ignore_collect,
+)
 from .process_state import (
     kept_for_the_session,
     no_child_is_left_behind,
@@ -19,7 +23,13 @@ from .process_state import (
 )
 from .quick_java import choose_quick_java
 
-__all__ = ["no_child_is_left_behind", "nothing_is_left_changed", "pytest_collection"]
+__all__ = [
+    "no_child_is_left_behind",
+    "nothing_is_left_changed",
+    "pytest_collection",
+    "pytest_collection_modifyitems",
+    "pytest_ignore_collect",
+]
 
 # Without a limit of 200 ms for an example or for making it, which a busy machine breaks, and with
 # the same examples in every run. `--hypothesis-profile default --hypothesis-seed N` draws others.

@@ -22,6 +22,8 @@ from fencepost.wire.error_meanings import MEANINGS, meaning
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
 
+from .in_turn import in_turn
+
 ROOT = Path(__file__).resolve().parent.parent
 
 CLASSES: list[type[Message]] = [
@@ -132,18 +134,24 @@ def paths(listed: list[Row]) -> list[tuple[str, Row]]:
     return found
 
 
-def page_of(cls: type[Message], pages: dict[str, str]) -> str:
-    (page,) = [
-        path for path, text in pages.items() if re.search(rf"^#+ {cls.__name__}$", text, re.M)
-    ]
-    return page
+@pytest.fixture(scope="module")
+def page_of(pages: dict[str, str]) -> dict[type[Message], str]:
+    """The one page that has the message's heading."""
+    headed: dict[str, list[str]] = {}
+    for path, text in pages.items():
+        for name in set(re.findall(r"^#+ (\w+)$", text, re.MULTILINE)):
+            headed.setdefault(name, []).append(path)
+    found = {}
+    for cls in CLASSES:
+        (found[cls],) = headed[cls.__name__]
+    return found
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@in_turn("cls", CLASSES)
 def test_every_field_is_shown(
-    cls: type[Message], pages: dict[str, str], read: dict[str, FieldReader]
+    cls: type[Message], page_of: dict[type[Message], str], read: dict[str, FieldReader]
 ):
-    page = page_of(cls, pages)
+    page = page_of[cls]
     for path, row in paths(rows(cls)):
         anchor = f"{cls.__name__}.{path}".lower().replace(".", "-").replace("_", "-")
         shown = read[page].fields[anchor]
@@ -161,12 +169,12 @@ def test_every_field_is_shown(
         assert tag.split(" ")[0] == ("" if row.tag is None else str(row.tag))
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@in_turn("cls", CLASSES)
 def test_strips_show_what_is_on_the_wire(
-    cls: type[Message], pages: dict[str, str], read: dict[str, FieldReader]
+    cls: type[Message], page_of: dict[type[Message], str], read: dict[str, FieldReader]
 ):
     """Against the layouts that the codec encodes by, version for version."""
-    fields = read[page_of(cls, pages)].fields
+    fields = read[page_of[cls]].fields
     prefix = f"{cls.__name__.lower()}-"
     own = {anchor for anchor in fields if anchor.startswith(prefix)}
     for version in range(cls.min_version, cls.max_version + 1):

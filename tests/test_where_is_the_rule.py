@@ -7,7 +7,7 @@ import functools
 import re
 from pathlib import Path
 
-import pytest
+from .in_turn import in_turn
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "fencepost"
@@ -56,7 +56,7 @@ def test_no_rule_is_listed_twice() -> None:
     assert len(rules) == len(set(rules))
 
 
-@pytest.mark.parametrize(("rule", "file", "names"), RULES, ids=[rule for rule, _, _ in RULES])
+@in_turn("rule, file, names", RULES)
 def test_the_rule_is_where_the_index_says(rule: str, file: str, names: str) -> None:
     path = SOURCES / file
     assert path.is_file(), f"{rule}: there is no {file}"

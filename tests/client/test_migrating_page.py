@@ -12,10 +12,11 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 import kafka.admin
-import pytest
 
 import fencepost.client
 from fencepost.client.config import KNOWN, ClientConfig
+
+from ..in_turn import in_turn
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MIGRATING.md"
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
@@ -48,7 +49,7 @@ def class_of(heading: str) -> Any:
 
 
 METHODS = [
-    pytest.param(heading, row[column], id=f"{heading} {row[column]}")
+    (heading, row[column])
     for header, *rows in tables()
     if "`" in header[0]
     for column, heading in enumerate(header)
@@ -57,7 +58,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize(("heading", "cell"), METHODS)
+@in_turn("heading, cell", METHODS)
 def test_a_class_has_the_method(heading: str, cell: str) -> None:
     cls = class_of(heading)
     (name,) = NAME.findall(cell)

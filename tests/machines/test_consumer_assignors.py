@@ -23,6 +23,8 @@ from fencepost.machines.group.consumer.assignors import (
 )
 from fencepost.wire.types import Uuid
 
+from ..in_turn import in_turn
+
 VECTORS = json.loads((Path(__file__).parent / "group_vectors/assignments.json").read_text())
 
 
@@ -44,7 +46,7 @@ def spec_of(vector: Any) -> AssignmentSpec:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@pytest.mark.parametrize("vector", VECTORS, ids=[str(at) for at in range(len(VECTORS))])
+@in_turn("vector", VECTORS)
 def test_partitions_are_assigned_as_by_kafka(vector: Any, name: str) -> None:
     kafkas = {member_id: partitions_of(has) for member_id, has in vector[name].items()}
     assert ASSIGNORS[name](spec_of(vector)) == kafkas
@@ -99,7 +101,7 @@ def after(spec: AssignmentSpec, assignment: Assignment) -> AssignmentSpec:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@pytest.mark.parametrize("seed", range(100))
+@in_turn("seed", range(100))
 def test_every_partition_goes_to_one_subscriber(seed: int, name: str) -> None:
     spec = drawn_spec(Random(seed))
     assignment = ASSIGNORS[name](spec)
@@ -117,7 +119,7 @@ def test_every_partition_goes_to_one_subscriber(seed: int, name: str) -> None:
     assert not given
 
 
-@pytest.mark.parametrize("seed", range(100))
+@in_turn("seed", range(100))
 def test_uniform_is_even_and_then_moves_nothing(seed: int) -> None:
     spec = drawn_spec(Random(seed))
     assignment = assign_uniform(spec)

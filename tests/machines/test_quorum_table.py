@@ -31,6 +31,7 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
 from fencepost.wire.api.api_versions import ApiVersionsResponse
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
 
+from ..in_turn import in_turn
 from .quorum_fixtures import (
     CONFIG,
     EPOCH,
@@ -511,7 +512,7 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("name", TABLE)
+@in_turn("name", TABLE)
 def test_every_input_in_every_role(name: str, role: str) -> None:
     make, expected = TABLE[name]
     bench = ROLES[role]()

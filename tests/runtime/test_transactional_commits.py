@@ -17,6 +17,8 @@ from fencepost.wire.api.txn_offset_commit import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+from ..in_turn import in_turn
+
 FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 LOADS = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -39,7 +41,7 @@ TOLD = {
 """By version."""
 
 
-@pytest.mark.parametrize("error", list(ErrorCode), ids=lambda error: error.name)
+@in_turn("error", list(ErrorCode))
 def test_by_version(error: ErrorCode) -> None:
     heard = [_for_client(error, version) for version in range(7)]
     assert heard == TOLD.get(error, [error] * 7)

@@ -20,6 +20,7 @@ from fencepost.runtime.metadata import rules as metadata_rules
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.rules import Rules
 
+from ..in_turn import in_turn
 from .explore_bugs import RULES_WITH_BUGS
 
 
@@ -63,7 +64,7 @@ def test_every_rule_has_an_ablation_or_a_bug_of_the_explorer(declared: Declared)
     assert not without, "a rule that nothing can take away is not tested"
 
 
-@pytest.mark.parametrize("name", ablation_names())
+@in_turn("name", ablation_names())
 def test_an_ablation_overrides_declared_rules_only(name: str) -> None:
     ablated = load_ablation(name).rules
     for declared in DECLARED:

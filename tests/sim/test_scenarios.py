@@ -18,6 +18,8 @@ import pytest
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.script import ablations_of, play, without_remarks
 
+from ..in_turn import in_turn
+
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
 SCENARIOS = sorted([*TRANSCRIPTS.glob("quorum/*.txt"), *TRANSCRIPTS.glob("brokers/*.txt")])
 BUGS = [
@@ -42,7 +44,7 @@ def test_the_story_goes_as_written(path: Path) -> None:
     assert "VIOLATION" not in without_remarks(played)
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@in_turn("path", SCENARIOS, ids=lambda path: path.stem)
 def test_every_story_guards_against_something(path: Path) -> None:
     named = ablations_of(path.read_text())
     assert named, "a scenario that stays green under its ablation is not done; this one has none"

@@ -18,6 +18,8 @@ from fencepost.views.rendering import document_of, schema_of, table_of
 from fencepost.views.tables import draw_table
 from fencepost.views.view import View
 
+from ..in_turn import in_turn
+
 KINDS = sorted(
     {
         kind
@@ -88,7 +90,7 @@ def test_the_condition_of_a_log_directory(said: dict[str, Any], condition: str):
     assert msgspec.structs.replace(LOG_DIR, **said).condition == condition
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@in_turn("kind", KINDS)
 def test_every_view_is_frozen_described_and_has_a_schema_and_columns_that_exist(kind: type[View]):
     assert kind.__struct_config__.frozen
     assert kind.__doc__

@@ -1,15 +1,20 @@
-"""Every message at every version: both backends against the slow interpreter, byte for byte."""
+"""Every message at every version: both backends against the slow interpreter, byte for byte.
+
+To draw an object takes Hypothesis ten times as long as what is then done with it, so those that are
+drawn here go through the JSON form, too.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from ..in_turn import in_turn
 from . import interpreter
-from .catalogue import CODECS, MESSAGES, codec, extreme, objects, version_id
+from .catalogue import CODECS, MESSAGES, codec, extreme, objects
 from .every_version import at_every_version
+from .test_json_form import assert_same_both_ways
 
 
 def joined(parts: Any) -> bytes:
@@ -48,9 +53,11 @@ def test_extreme_objects(cls: Any, version: int) -> None:
         check(cls, version, extreme(cls, version, cls.is_flexible(version), most=most))
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+@in_turn("cls", MESSAGES)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_random_objects(cls: Any, data: Any) -> None:
     version = data.draw(st.integers(cls.min_version, cls.max_version))
-    check(cls, version, data.draw(objects(cls, version, cls.is_flexible(version))))
+    message = data.draw(objects(cls, version, cls.is_flexible(version)))
+    check(cls, version, message)
+    assert_same_both_ways(cls, version, message)

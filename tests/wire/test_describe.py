@@ -24,6 +24,7 @@ from fencepost.wire.records.metadata import PartitionChangeRecord, TopicRecord
 from fencepost.wire.schema import MISSING
 from fencepost.wire.types import Bool, Bytes, Float64, Int32, Records, String, Uuid
 
+from ..in_turn import in_turn
 from .catalogue import MESSAGES, subclasses
 from .every_version import at_every_version
 
@@ -66,7 +67,7 @@ def row(name: str, version: int | None = None) -> describe.Row:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
+@in_turn("module", MODULES)
 def test_a_row_for_every_field_of_every_class(module):
     for cls in (cls for cls in CLASSES if cls.__module__ == module):
         own = [entry for entry in describe.rows(cls) if entry.depth == 0]
@@ -80,7 +81,7 @@ def test_a_row_for_every_field_of_every_class(module):
             assert describe.VersionRange.parse(entry.tagged or "none") == declared.tagged
 
 
-@pytest.mark.parametrize("module", MODULES)
+@in_turn("module", MODULES)
 def test_defaults_are_what_one_would_write(module):
     """Each evaluates to the default, with the names that a user of the class has at hand."""
     names = {**vars(sys.modules[module]), "Uuid": Uuid}

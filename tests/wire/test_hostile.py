@@ -22,6 +22,7 @@ from fencepost.wire.layout import layout_of
 from fencepost.wire.records.transaction import TransactionLogValue
 from fencepost.wire.types import FIXED_CODES
 
+from ..in_turn import in_turn
 from . import interpreter
 from .catalogue import CODECS, MESSAGES, VERSIONS, codec, extreme, version_id
 from .samples import Arrays, Primitives, Sample
@@ -117,7 +118,7 @@ class TestDamage:
             check(cls, version, data[:at] + spot + data[at + width :])
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+@in_turn("cls", MESSAGES)
 def test_noise_and_damage_in_every_message(cls: Any) -> None:
     """A little of everything for each message at its newest version; seeded by its name."""
     draw = random.Random(cls.__name__)
@@ -236,7 +237,7 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "version"), NESTED, ids=version_id)
+@in_turn("cls, version", NESTED)
 def test_claims_inside_of_claims_cost_no_memory(cls: Any, version: int) -> None:
     for name in CODECS:
         machine = codec(name, cls, version)

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from fencepost.wire import api
-from fencepost.wire.message import Field, Struct
+from fencepost.wire.message import Field, Message, Struct
 from fencepost.wire.types import RANGES, Primitive, Uuid
 
-from .catalogue import version_id
 from .every_version import at, versions
 
 kio_serial = pytest.importorskip("kio.serial")
@@ -77,20 +76,21 @@ def kio_class(cls: Any, version: int) -> Any:
 
 
 def for_each_known(
-    cls: Any, find: Callable[[Any, int], Any], check: Callable[[Any, Any, int], None]
+    find: Callable[[type[Message], int], Any], check: Callable[[Any, Any, int], None]
 ) -> None:
-    """Check a message at each version that a peer has; the test is skipped where it has none."""
-    known = {version: theirs for version in versions(cls) if (theirs := find(cls, version))}
-    if not known:
-        pytest.skip("the peer does not have it")
-    for version, theirs in known.items():
-        with at(version):
-            check(theirs, cls, version)
+    """Check every message at each version that a peer has; it may not have all of them."""
+    known = 0
+    for cls in CLASSES:
+        for version in versions(cls):
+            if theirs := find(cls, version):
+                known += 1
+                with at(version, cls):
+                    check(theirs, cls, version)
+    assert known > len(PAIRS) / 2
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=version_id)
-def test_kio_agrees(cls: Any) -> None:
-    for_each_known(cls, kio_class, check_kio_agrees)
+def test_kio_agrees() -> None:
+    for_each_known(kio_class, check_kio_agrees)
 
 
 def check_kio_agrees(theirs: Any, cls: Any, version: int) -> None:
@@ -114,9 +114,8 @@ def kafka_python_class(cls: Any, version: int) -> Any:
     return None
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=version_id)
-def test_kafka_python_agrees(cls: Any) -> None:
-    for_each_known(cls, kafka_python_class, check_kafka_python_agrees)
+def test_kafka_python_agrees() -> None:
+    for_each_known(kafka_python_class, check_kafka_python_agrees)
 
 
 def check_kafka_python_agrees(theirs: Any, cls: Any, version: int) -> None:

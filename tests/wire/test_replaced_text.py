@@ -16,7 +16,8 @@ from fencepost.wire.errors import (
 from fencepost.wire.frame import encode_request, read_request_header
 from fencepost.wire.types import MAX_STRING_BYTES, ReplacedText
 
-from .catalogue import CODECS, MESSAGES, codec, extreme, version_id
+from ..in_turn import in_turn
+from .catalogue import CODECS, MESSAGES, codec, extreme
 from .samples import Leaf, Sample
 
 MARK = "\N{REPLACEMENT CHARACTER}"
@@ -108,7 +109,7 @@ def test_what_is_malformed_is_an_error_all_the_same():
         Sample.read_replacing(data, 0, 4)
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+@in_turn("cls", MESSAGES)
 def test_good_texts_are_read_as_ever(cls: Any):
     version = cls.max_version
     message = extreme(cls, version, cls.is_flexible(version), most=True)

@@ -20,7 +20,8 @@ import pytest
 from fencepost.wire.message import Message, VersionRange
 from fencepost.wire.types import Primitive, Uuid
 
-from .catalogue import RELEASED, version_id
+from ..in_turn import in_turn
+from .catalogue import RELEASED
 from .schema_comparison import comparable, default_of_schema, ranges_agree
 
 REFERENCE = os.environ.get("FENCEPOST_REFERENCE")
@@ -125,7 +126,7 @@ def test_the_exceptions_are_in_no_schema_file() -> None:
     assert {cls.kafka_name for cls in RELEASED} >= IN_NO_SCHEMA_FILE
 
 
-@pytest.mark.parametrize("cls", COMPARED, ids=version_id)
+@in_turn("cls", COMPARED)
 def test_key_kind_and_ranges(cls: Any) -> None:
     assert cls.kind == schemas(compared(cls)[-1])[cls.kafka_name]["type"]
     for release in compared(cls):
@@ -135,7 +136,7 @@ def test_key_kind_and_ranges(cls: Any) -> None:
         assert cls.latest_unstable == newest.get("latestVersionUnstable", False)
 
 
-@pytest.mark.parametrize("cls", COMPARED, ids=version_id)
+@in_turn("cls", COMPARED)
 def test_fields_of_every_version(cls: Any) -> None:
     for release in compared(cls):
         schema = schemas(release)[cls.kafka_name]

@@ -14,7 +14,8 @@ import pytest
 
 from fencepost.wire.message import VersionRange
 
-from .catalogue import RELEASED, version_id
+from ..in_turn import in_turn
+from .catalogue import RELEASED
 from .schema_digests import SchemaLine, digest_of_class, digest_of_schema, keep, kept_lines
 from .test_schema_conformance import COMPARED, REFERENCE, compared, schemas, settled_versions
 
@@ -27,7 +28,7 @@ def test_every_message_has_its_digest() -> None:
     assert all(line.versions for line in LINES.values())
 
 
-@pytest.mark.parametrize("cls", COMPARED, ids=version_id)
+@in_turn("cls", COMPARED)
 def test_every_version_is_as_in_kafkas_schema(cls: Any) -> None:
     line = LINES[cls.kafka_name]
     assert cls.min_version <= line.first_version

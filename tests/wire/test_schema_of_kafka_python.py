@@ -13,6 +13,7 @@ import pytest
 
 from fencepost.wire.message import VersionRange
 
+from ..in_turn import in_turn
 from .catalogue import RELEASED
 from .schema_comparison import comparable, ranges_agree
 
@@ -30,14 +31,14 @@ def test_there_are_schemas() -> None:
     assert {"FetchRequest", "OffsetForLeaderEpochResponse", "RequestHeader"} <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_turn("name", NAMES)
 def test_key_kind_and_ranges(name: str) -> None:
     schema, cls = schemas.load_json(name), CLASSES[name]
     assert cls.kind == schema["type"]
     assert ranges_agree(cls, schema)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_turn("name", NAMES)
 def test_fields_of_every_version(name: str) -> None:
     schema, cls = schemas.load_json(name), CLASSES[name]
     valid = VersionRange.parse(schema["validVersions"])

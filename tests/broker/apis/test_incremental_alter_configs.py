@@ -18,6 +18,7 @@ from fencepost.wire.api.incremental_alter_configs import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import FeatureLevelRecord
 
+from ...in_turn import in_turn
 from .harness import StillNode, ask, broker, register, served_versions, topic
 
 register("incremental_alter_configs")
@@ -306,8 +307,8 @@ def a_logger():
     logger.setLevel(logging.NOTSET)
 
 
-@pytest.mark.parametrize(("asked", "code"), REFUSED)
 @pytest.mark.parametrize("validate_only", [False, True])
+@in_turn("asked, code", REFUSED)
 def test_what_is_refused_is_refused_alone(asked, code, validate_only, a_logger):
     node = a_node()
     other = resource(TOPIC, "events", ("segment.ms", SET, "7"))

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from fencepost.broker.metrics.catalogue import CATALOGUE, Kind
+
+from ...in_turn import in_turn
 
 KAFKAS = Path(__file__).parent / "kafka_names.txt"
 # Kafka's agent says of this one that it is untyped.
@@ -35,7 +35,7 @@ def series_of(definition):
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name.startswith("kafka_")])
+@in_turn("name", [name for name in CATALOGUE if name.startswith("kafka_")])
 def test_a_metric_of_kafkas_is_as_kafka_tells_it(name):
     kafkas = kafkas_series()
     for key, kind in series_of(CATALOGUE[name]).items():

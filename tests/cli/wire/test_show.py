@@ -7,6 +7,7 @@ import pytest
 from fencepost.cli.wire.lookup.names import message_names
 from fencepost.wire.api import HeartbeatRequest
 
+from ...in_turn import in_turn
 from .wire_command import Wire
 
 
@@ -21,7 +22,7 @@ def test_show_an_api(wire: Wire, name: str):
     assert "Fetch request, API key 1" in text and "\n\nFetch response, API key 1" in text
 
 
-@pytest.mark.parametrize("name", message_names())
+@in_turn("name", message_names())
 def test_show_knows_every_message(wire: Wire, name: str):
     ran = wire("show", name.upper())
     assert (ran.code, ran.err) == (0, "")
