@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from fencepost.cli.main import build_whole_parser
@@ -144,11 +143,7 @@ def pythons() -> set[str]:
 
 def pinned(path: Path, version: str) -> set[tuple[str, str]]:
     """Names and versions that a file of requirements installs for a Python."""
-    environment = {
-        **default_environment(),
-        "python_version": version,
-        "python_full_version": f"{version}.0",
-    }
+    environment = {"python_version": version, "python_full_version": f"{version}.0"}
     lines = re.findall(r"^\w[^\\\n]*", path.read_text(), re.MULTILINE)
     return {
         (one.name, str(one.specifier))
