@@ -122,7 +122,7 @@ lock: ## re-pin requirements/*.txt from pyproject.toml (needs uv)
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra docs -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) --extra fuzz -c requirements/dev.txt -o requirements/fuzz.txt
-	$(LOCK) --extra release -c requirements/dev.txt -o requirements/release.txt
+	$(LOCK) --extra release -c requirements/dev.txt -c requirements/docs.txt -o requirements/release.txt
 
 clean: ## forget the environment and everything built
 	rm -rf .venv build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .java fencepost-demo

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from fencepost.cli.main import build_whole_parser
 from fencepost.testing import Cluster
@@ -134,10 +135,37 @@ def test_the_changelog_begins_with_the_version_of_the_package() -> None:
     assert versions[0] == project()["version"]
 
 
+def pythons() -> set[str]:
+    """The versions of Python that the package's metadata names."""
+    classifiers = project()["classifiers"]
+    return {one.rpartition(" ")[2] for one in classifiers if ":: Python :: 3." in one}
+
+
+def pinned(path: Path, version: str) -> set[tuple[str, str]]:
+    """Names and versions that a file of requirements installs for a Python."""
+    environment = {"python_version": version, "python_full_version": f"{version}.0"}
+    lines = re.findall(r"^\w[^\\\n]*", path.read_text(), re.MULTILINE)
+    return {
+        (one.name, str(one.specifier))
+        for one in map(Requirement, lines)
+        if one.marker is None or one.marker.evaluate(environment)
+    }
+
+
+@pytest.mark.parametrize("version", sorted(pythons()))
+def test_files_of_requirements_agree_in_one_environment(version: str) -> None:
+    """`make docs`, `make fuzz` and `make packages` install theirs beside those of `make setup`,
+    once: what another one changes afterwards would stay changed."""
+    pins = {pin for path in (ROOT / "requirements").glob("*.txt") for pin in pinned(path, version)}
+    names = [name for name, _ in pins]
+    assert {(name, pin) for name, pin in pins if names.count(name) > 1} == set()
+    assert {"docutils", "pytest", "msgspec"} <= set(names)
+
+
 def test_the_package_says_who_made_it_and_which_pythons_it_is_for() -> None:
     metadata = project()
     assert metadata["authors"] == [{"name": "The Fencepost authors"}]
-    named = {one.rpartition(" ")[2] for one in metadata["classifiers"] if ":: Python :: 3." in one}
+    named = pythons()
     assert metadata["requires-python"].removeprefix(">=") == min(named, key=lambda v: int(v[2:]))
     assert "Framework :: Pytest" in metadata["classifiers"]
     assert metadata["entry-points"]["pytest11"]

@@ -16,6 +16,7 @@ import pytest
 from fencepost.log.disk import ClosedFileError, Disk, OsDisk
 from fencepost.log.errors import LogDirLockedError
 from fencepost.sim.disk import Crash, SimDisk
+from fencepost.sim.disk_contents import BLOCK_BYTES
 
 from ..waiting import DEADLINE_S
 
@@ -281,6 +282,22 @@ def test_a_rename_without_a_sync_can_leave_an_empty_file():
         disk.power_loss()
         seen.add(disk.read("/a") if disk.exists("/a") else None)
     assert {b"content", b"", None} <= seen
+
+
+def test_a_size_can_be_kept_to_a_blocks_end_or_whole_without_the_bytes():
+    def left(seed: int, durable: bytes) -> bytes:
+        disk = SimDisk(seed)
+        file = disk.open("/a", create=True)
+        disk.sync_dir("/")
+        file.write_at(durable, 0)
+        file.sync()
+        file.write_at(b"x" * 5000, len(durable))
+        disk.power_loss()
+        return disk.read("/a")
+
+    assert bytes(5000) in {left(seed, b"") for seed in range(200)}
+    grown = {left(seed, b"durable") for seed in range(200)}
+    assert {b"durable".ljust(size, b"\0") for size in (7, BLOCK_BYTES, 5007)} <= grown
 
 
 def bytes_come_back(disk: SimDisk, rewrite: bool) -> bool:

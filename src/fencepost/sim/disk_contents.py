@@ -27,7 +27,8 @@ their power cut without a journal flush, and how many different ends the draw ha
 | renamed over a file, nothing synced        | old file            | old file    | old, 0 bytes,   |
 |                                            |                     |             | torn, new, none |
 | renamed to a new name, directory synced    | 0 bytes             | 0 bytes     | 0 bytes to all  |
-| renamed over a file, directory synced      | new content         | **0 bytes** | 0 bytes to all  |
+| renamed over a file, directory synced      | new content, or     | **0 bytes** | 0 bytes to all, |
+|                                            | new size, zeros     |             | zeros           |
 | file synced, renamed, directory not synced | old name and `.tmp` | the same    | that or renamed |
 | removed, or truncated, nothing synced      | still there, whole  | the same    | that or done    |
 
@@ -76,25 +77,29 @@ class Inode:
             self.apply(self.durable, position, data)
         self.pending.clear()
 
-    def lose(self, survives: bytearray, data_only: bool, size_only: bool) -> None:
+    def lose(self, survives: bytearray, *, data_only: bool = False, zeros: int = 0) -> None:
         """The machine stops, and `survives` is left of the content.
 
         With `data_only` what was appended in the last block reached the platter, unlike the size;
-        with `size_only` it is the other way round.
+        of the size that was to be, up to `zeros` bytes more did so, and not what was in them.
         """
         lost = self.cached[len(survives) :]
         grown = len(survives) - len(self.durable)
         behind = self.behind[grown:] if grown >= 0 else b""
         self.durable = survives
-        if size_only and lost:
-            room = -len(survives) % BLOCK_BYTES
-            self.durable = survives + (behind + bytes(room))[: min(room, len(lost))]
+        if zeros and lost:
+            self.durable = survives + (behind + bytes(zeros))[: min(zeros, len(lost))]
             behind = b""
         elif data_only and lost:
-            behind = bytes(lost[: -len(survives) % BLOCK_BYTES])
+            behind = bytes(lost[: _room(survives)])
         self.behind = behind
         self.cached = bytearray(self.durable)
         self.pending.clear()
+
+
+def _room(content: bytearray) -> int:
+    """How many bytes the last block of a file has left."""
+    return -len(content) % BLOCK_BYTES
 
 
 Entries = dict[str, "Inode | Directory"]
@@ -163,7 +168,7 @@ def lose_all_but(root: Directory, changes: int, torn_bytes: int | None) -> None:
             is_torn = torn_bytes is not None and index == len(kept) - 1
             piece = data[:torn_bytes] if is_torn and data is not None else data
             node.apply(content, position, piece)
-        node.lose(content, data_only=False, size_only=False)
+        node.lose(content)
 
 
 class PowerLoss:
@@ -198,8 +203,11 @@ class PowerLoss:
                 inode.apply(content, position, data)
                 continue
             self._tear(inode, content, position, data)
+        # ext4 may commit a size before what was appended is written: to the end of the block that
+        # there was, or, once it has found blocks for the rest, all of it.
         fate = self._draw_below(4)
-        inode.lose(content, data_only=fate == 1, size_only=fate == 2)
+        zeros = {2: _room(content), 3: len(inode.cached)}.get(fate, 0)
+        inode.lose(content, data_only=fate == 1, zeros=zeros)
 
     def _tear(self, inode: Inode, content: bytearray, position: int, data: bytes) -> None:
         kind = self._draw_below(3)
