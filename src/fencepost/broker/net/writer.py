@@ -122,16 +122,16 @@ def _front(parts: deque[Buffer], most_bytes: int) -> list[Buffer]:
 def _chunks(parts: list[Buffer]) -> Iterator[Buffer]:
     """The parts as chunks; small ones are joined, as each write becomes records of its own."""
     chunk: list[Buffer] = []
-    room_bytes = CHUNK_BYTES
+    left_bytes = CHUNK_BYTES
     for part in parts:
-        left = memoryview(part)
-        while left:
-            chunk.append(left[:room_bytes])
-            left = left[room_bytes:]
-            room_bytes -= len(chunk[-1])
-            if not room_bytes:
+        rest = memoryview(part)
+        while rest:
+            chunk.append(rest[:left_bytes])
+            rest = rest[left_bytes:]
+            left_bytes -= len(chunk[-1])
+            if not left_bytes:
                 yield _joined(chunk)
-                chunk, room_bytes = [], CHUNK_BYTES
+                chunk, left_bytes = [], CHUNK_BYTES
     if chunk:
         yield _joined(chunk)
 
