@@ -53,8 +53,8 @@ class BareMetadata:
 class LoopThread:
     """An event loop in a thread of its own; `call` runs functions in it."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, new_loop: Callable[[], Any] = asyncio.new_event_loop) -> None:
+        self.loop = new_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
 
@@ -75,9 +75,13 @@ class LoopThread:
 
 
 @contextlib.contextmanager
-def serve_listener(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[ServedListener]:
+def serve_listener(
+    limits: ConnectionLimits = LIMITS,
+    node: Any = None,
+    new_loop: Callable[[], Any] = asyncio.new_event_loop,
+) -> Iterator[ServedListener]:
     """A listener that serves, on a free loopback port."""
-    thread = LoopThread()
+    thread = LoopThread(new_loop)
     try:
         config = BrokerConfig.load(None, {"node.id": "7"})
         parts = {BrokerConfig: config, MetadataCache: BareMetadata()}

@@ -287,6 +287,8 @@ def test_large_output_leaves_as_it_is_taken(client) -> None:
     assert client.output.write(QUANTUM_BYTES) and not client.output
     assert b"".join(client.socket.taken) == b"".join(parts) + b"d"
     assert client.output.stalled_since is None
+    client.output.is_paused = True  # the transport has all of it, and the client has not
+    assert client.output.stalled_since == 7.0
 
 
 @pytest.mark.parametrize("why", ["paused", "closing"])

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.turn import QUANTUM_BYTES
 from fencepost.broker.net.writer import (
     CHUNK_BYTES,
+    TLS_VECTOR_BYTES,
     VECTOR_PARTS,
     SocketWriter,
     TransportWriter,
@@ -48,6 +50,9 @@ class Transport:
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+
+    def write_chunks(self, chunks: Iterable[Any]) -> None:
+        self.written += map(bytes, chunks)
 
 
 @pytest.fixture
@@ -126,6 +131,43 @@ def test_behind_a_layer_that_encrypts_nothing_goes_to_the_socket(pair: Any) -> N
 def test_a_transport_without_a_socket_is_given_everything() -> None:
     transport = Transport({})
     assert type(writer_for(transport)) is TransportWriter  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param([TLS_VECTOR_BYTES * 2], id="one-part"),
+        pytest.param([100, CHUNK_BYTES * 2, 7], id="an-answer-and-its-head"),
+        pytest.param([1_000] * 300, id="many-small-parts"),
+        pytest.param([CHUNK_BYTES] * 3, id="chunks"),
+        pytest.param([1_000, 0, CHUNK_BYTES - 1_000, 0], id="empty-parts"),
+    ],
+)
+def test_tls_is_given_whole_chunks(sizes: list[int]) -> None:
+    """So that what its records cost besides is that of few records."""
+    transport = Transport({"tls": object()})
+    writer = writer_for(transport)  # type: ignore[arg-type]
+    data = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    taken = writer.write_some(deque(data), QUANTUM_BYTES)
+    assert taken == min(sum(sizes), TLS_VECTOR_BYTES)
+    assert b"".join(transport.written) == b"".join(data)[:taken]
+    *whole, last = map(len, transport.written)
+    assert whole == [CHUNK_BYTES] * len(whole) and 0 < last <= CHUNK_BYTES
+
+
+@pytest.mark.parametrize(("unwritten", "most_bytes", "taken"), [
+    (0, QUANTUM_BYTES, TLS_VECTOR_BYTES),
+    (0, CHUNK_BYTES + 1, CHUNK_BYTES + 1),
+    (1, QUANTUM_BYTES, CHUNK_BYTES),
+    (1, 10, 10),
+])  # fmt: skip
+def test_less_is_encrypted_for_a_socket_that_is_full(
+    unwritten: int, most_bytes: int, taken: int
+) -> None:
+    transport = Transport({"tls": object()}, unwritten)
+    writer = writer_for(transport)  # type: ignore[arg-type]
+    parts: deque[Any] = deque([bytes(QUANTUM_BYTES), b"more"])
+    assert writer.write_some(parts, most_bytes) == taken == sum(map(len, transport.written))
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ class Output:
     @property
     def stalled_since(self) -> float | None:
         """The loop's time at which the client last took something; None if there is nothing."""
-        return self._moved_at if self._parts else None
+        return self._moved_at if self._parts or self.is_paused else None
 
     def put(self, parts: list[Buffer]) -> None:
         """An answer's bytes, behind those that are here."""

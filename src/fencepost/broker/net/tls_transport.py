@@ -2,13 +2,15 @@
 
 To the connection this is its transport, to the socket's transport it is the protocol. What arrives
 is decrypted into the buffer that the connection receives in; what is written becomes TLS records
-that leave in one write. OpenSSL works on memory, so nothing here waits.
+that leave in one write, past the socket's transport if there is much. OpenSSL works on memory, so
+nothing here waits.
 
 Bounds. Nothing is read while the connection does not read, so what has arrived and is not decrypted
-is one piece of `RECORDS_BYTES` at most, and counts as incoming in the memory budget. Records that
-have no data for the connection cost work all the same: a client that sends more than
-`SILENT_BYTES_MAX` of them, or does not take what TLS itself answers, is disconnected. `handshakes`
-bounds those that are in progress.
+is one piece of `RECORDS_BYTES` at most, and counts as incoming in the memory budget. What is
+encrypted of large output and not sent is little more than `TLS_VECTOR_BYTES`, and counts as
+outgoing. Records that have no data for the connection cost work all the same: a client that sends
+more than `SILENT_BYTES_MAX` of them, or does not take what TLS itself answers, is disconnected.
+`handshakes` bounds those that are in progress.
 
 A client of TLS 1.2 that begins another handshake on its connection is disconnected at once, as in
 Kafka. In that version there is nothing else that OpenSSL answers by itself once a connection is
@@ -20,11 +22,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.writer import TLS_VECTOR_BYTES, Buffer, write_past
 from fencepost.broker.security.principal_mapping import NoPrincipalError
 from fencepost.broker.security.server_tls import ServerTls
 from fencepost.machines.session import Principal
@@ -32,7 +35,7 @@ from fencepost.machines.session import Principal
 RECORDS_BYTES: Final = 64 * 1024
 """What is received and decrypted at a time."""
 SILENT_BYTES_MAX: Final = 128 * 1024
-REPLIES_BYTES_MAX: Final = 256 * 1024
+REPLIES_BYTES_MAX: Final = 2 * TLS_VECTOR_BYTES
 """More than a connection gives a transport that does not get rid of it."""
 
 _HANDSHAKE_RECORD: Final = 0x16
@@ -116,6 +119,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._waits = False  # bytes of the handshake wait for their turn
         self._silent_bytes = 0
         self._counted_bytes = 0
+        self._writing_paused = False
+        self._unsent_bytes = 0  # of those encrypted, as counted
 
     # -- below: the protocol of the socket's transport -----------------------------------------
 
@@ -129,6 +134,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._end()
+        self._count_unsent(0)
         self._connection.connection_lost(exc)
 
     def eof_received(self) -> bool:
@@ -139,10 +145,13 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The transport buffers enough."""
+        self._writing_paused = True
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
         """The transport's buffer is empty again."""
+        self._writing_paused = False
+        self._count_unsent(0)
         self._connection.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -338,6 +347,33 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         self._object.write(data)
         self._transport.write(self._outgoing.read())
+
+    def write_chunks(self, chunks: Iterable[Buffer]) -> None:
+        """Encrypt each, and write the records of all in one go.
+
+        OSError if the connection is broken.
+        """
+        if self._is_over or self._object is None:
+            return
+        records: list[Buffer] = []
+        for chunk in chunks:  # OpenSSL's buffer stays as large as the most that was in it
+            self._object.write(chunk)
+            records.append(self._outgoing.read())
+        transport = self._transport
+        sent_bytes = write_past(transport, transport.get_extra_info("socket").fileno(), records)
+        for one in records:
+            if sent_bytes < len(one):
+                transport.write(memoryview(one)[sent_bytes:])
+            sent_bytes = max(0, sent_bytes - len(one))
+        if self._writing_paused:
+            self._count_unsent(transport.get_write_buffer_size())
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        """So many records wait for the socket."""
+        more_bytes = size_bytes - self._unsent_bytes
+        self._unsent_bytes = size_bytes
+        if more_bytes:
+            self._budget.add_outgoing(more_bytes)
 
     def close(self) -> None:
         """Say that nothing more comes, and close once everything is written."""

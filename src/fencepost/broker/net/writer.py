@@ -5,7 +5,7 @@ what it can from the front. What is under it decides how:
 
 * `TransportWriter` gives everything to the asyncio transport, in chunks, so that it says when the
   socket takes bytes again. That is right for every transport, also for one that encrypts.
-* `TlsWriter` joins parts to a chunk for TLS, which makes records of it.
+* `TlsWriter` gives TLS chunks, which become records and leave together.
 * `SocketWriter` is for a transport that passes bytes on as they are. It writes a vector straight to
   the socket while the transport has nothing left to write, so that log data is not copied on its
   way out. Behind a layer that encrypts that would put plain bytes among its records.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -27,6 +27,9 @@ CHUNK_BYTES: Final = 64 * 1024
 """What the transport is given, to be told when the socket takes bytes again."""
 VECTOR_PARTS: Final = 512
 """Parts of one vector; systems allow 1024."""
+TLS_VECTOR_BYTES: Final = 4 * CHUNK_BYTES
+"""What is encrypted before any of it is sent. Larger sends cost less for a byte, but of a client
+that reads slowly all of this may wait encrypted."""
 
 
 class Writer(Protocol):
@@ -67,11 +70,11 @@ class TlsWriter(TransportWriter):
     __slots__ = ()
 
     def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
-        """Give it a chunk of as many parts as it takes: each write is records of its own."""
-        chunk = _front(parts, min(CHUNK_BYTES, most_bytes))
-        data = chunk[0] if len(chunk) == 1 else b"".join(chunk)
-        self._transport.write(data)
-        return len(data)
+        """Give it as much as is sent at once, or a chunk if the socket is full."""
+        can_send = self._transport.get_write_buffer_size() == 0
+        front = _front(parts, min(TLS_VECTOR_BYTES if can_send else CHUNK_BYTES, most_bytes))
+        self._transport.write_chunks(_chunks(front))
+        return sum(map(len, front))
 
 
 class SocketWriter(TransportWriter):
@@ -85,12 +88,22 @@ class SocketWriter(TransportWriter):
 
     def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
         """Give a vector to the socket; if that is full, a chunk to the transport, which waits."""
-        if self._transport.get_write_buffer_size() == 0:
-            try:
-                return os.writev(self._fd, _front(parts, most_bytes))
-            except (BlockingIOError, InterruptedError):
-                pass
-        return super().write_some(parts, most_bytes)
+        sent_bytes = write_past(self._transport, self._fd, _front(parts, most_bytes))
+        return sent_bytes or super().write_some(parts, most_bytes)
+
+
+def write_past(transport: Any, fd: int, vector: Sequence[Buffer]) -> int:
+    """Write to the transport's socket `fd` without the transport; how many bytes. None if the
+    socket is full, or if the transport has something left to write, which comes first.
+
+    OSError if the connection is broken.
+    """
+    if transport.get_write_buffer_size() == 0:
+        try:
+            return os.writev(fd, vector)
+        except (BlockingIOError, InterruptedError):
+            pass
+    return 0
 
 
 def _front(parts: deque[Buffer], most_bytes: int) -> list[Buffer]:
@@ -104,6 +117,27 @@ def _front(parts: deque[Buffer], most_bytes: int) -> list[Buffer]:
     if most_bytes < 0:
         vector[-1] = memoryview(vector[-1])[:most_bytes]
     return vector
+
+
+def _chunks(parts: list[Buffer]) -> Iterator[Buffer]:
+    """The parts as chunks; small ones are joined, as each write becomes records of its own."""
+    chunk: list[Buffer] = []
+    left_bytes = CHUNK_BYTES
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            chunk.append(rest[:left_bytes])
+            rest = rest[left_bytes:]
+            left_bytes -= len(chunk[-1])
+            if not left_bytes:
+                yield _joined(chunk)
+                chunk, left_bytes = [], CHUNK_BYTES
+    if chunk:
+        yield _joined(chunk)
+
+
+def _joined(parts: list[Buffer]) -> Buffer:
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def writer_for(transport: asyncio.BaseTransport) -> Writer:
