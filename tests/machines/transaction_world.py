@@ -16,8 +16,8 @@ from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
 from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.model import TopicPartition, Transaction
-from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.rules import RULES, TransactionRules
 from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
 from fencepost.machines.transaction.shard import Decision

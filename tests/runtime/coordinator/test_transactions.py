@@ -11,8 +11,8 @@ from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.ending import EndTxn
 from fencepost.machines.transaction.initialization import InitProducerId
 from fencepost.machines.transaction.model import TransactionState
-from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.waiting import WAIT_MS
 from fencepost.runtime.coordinator import CoordinatorKind, CoordinatorRuntime
 from fencepost.runtime.coordinator.coordinator import RETRY_MS

@@ -35,8 +35,9 @@ from fencepost.machines.transaction.initialization import InitProducerId, initia
 from fencepost.machines.transaction.listing import Filters, describe, list_transactions
 from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
-from fencepost.machines.transaction.partitions import AddPartitions, add, add_waiting, verify
+from fencepost.machines.transaction.partitions import add, add_waiting, verify
 from fencepost.machines.transaction.records import TransactionRecord
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.rules import RULES, TransactionRules
 from fencepost.machines.transaction.sends import AbortTimedOut, SendMarkers
 from fencepost.machines.transaction.shard import (

@@ -19,7 +19,7 @@ added only while there is room for its end, too (`END_BYTES`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fencepost.machines.coordinator import TimerName
 from fencepost.machines.transaction.epochs import (
@@ -30,6 +30,7 @@ from fencepost.machines.transaction.epochs import (
 )
 from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
 from fencepost.machines.transaction.partition_set import joined
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.shard import Decision, Shard
 from fencepost.machines.transaction.waiting import WAIT_MS, Wait, WaitOver
 from fencepost.wire.errors import ErrorCode
@@ -38,17 +39,6 @@ from fencepost.wire.records.transaction import TransactionState
 END_BYTES: Final = 64
 """How much larger the record that ends a transaction may be than the last one that adds to it: the
 producer ids before and behind, the client's version, and longer lengths of what contains them."""
-
-
-class AddPartitions(NamedTuple):
-    """What is asked."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    partitions: frozenset[TopicPartition]
-    client_version: int = 0
-    """2 if a leader adds them for a producer of version 2 (AddPartitionsToTxn v4 and later)."""
 
 
 def add(shard: Shard, request: AddPartitions, token: Any, wall_ms: int) -> Decision:

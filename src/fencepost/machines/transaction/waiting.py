@@ -20,12 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import TimerName, UndoLog
-
-if TYPE_CHECKING:
-    from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.requests import AddPartitions
 
 ADD_TIMER: Final = "add"
 """The first word of the timers' names; the second is the transactional id, the third a number."""
