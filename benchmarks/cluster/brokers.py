@@ -27,6 +27,8 @@ from fencepost.wire.errors import ErrorCode
 KINDS = (FENCEPOST, APACHE)
 BROKERS = (101, 102, 103)
 REPLICATED = {"min.insync.replicas": "2", "default.replication.factor": "3"}
+CREATED_AT_ONCE = 5_000
+"""Partitions; a controller refuses requests that come to more than 10,000 records."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -58,7 +60,7 @@ def create(quorum: Quorum, topic: str, partitions: int) -> None:
     def is_made() -> bool:
         try:
             with Client(bootstrap(quorum)) as client:
-                Admin(client).create_topic(topic, partitions, len(BROKERS))
+                Admin(client).create_topic(topic, min(partitions, CREATED_AT_ONCE), len(BROKERS))
         except ClientError as error:
             errors.append(error)
             # An answer may have been lost: it is there then, and need not be made again.
@@ -71,6 +73,9 @@ def create(quorum: Quorum, topic: str, partitions: int) -> None:
     except AssertionError:
         print(*errors[-3:], sep="\n", file=sys.stderr)
         raise
+    for count in range(CREATED_AT_ONCE, partitions, CREATED_AT_ONCE):
+        with Client(bootstrap(quorum)) as client:
+            Admin(client).create_partitions(topic, min(partitions, count + CREATED_AT_ONCE))
     wait_until_in_sync(quorum, topic)
 
 

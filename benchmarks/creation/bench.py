@@ -49,8 +49,8 @@ CASES: Final = (
     Wanted(1_000, 10),
 )
 NODES: Final = {"one": 1, "three": len(brokers.BROKERS)}
-RECORDS_MAX: Final = {brokers.FENCEPOST: 20_000, brokers.APACHE: 10_000}
-"""Of metadata, that one request may come to (ours counts partitions, 10,000 of them, and bytes)."""
+RECORDS_MAX: Final = 10_000
+"""Of metadata, that one request may come to."""
 QUIET_CORES: Final = 0.15
 """What each process uses at most when it has no more to do."""
 QUIET_S: Final = 1.0
@@ -119,7 +119,7 @@ def measure(kind: str, nodes: str, wanted: Wanted) -> Cost:
             asker.write(asker.wait_until_led(warm))
             settle(cluster)
             wanted = wanted._replace(replicas=NODES[nodes])
-            pieces = pieces_of(wanted, RECORDS_MAX[kind])
+            pieces = pieces_of(wanted, RECORDS_MAX)
             before_s, began_s = cluster.cpu_s(), time.perf_counter()
             asker.create(pieces)
             answered_s, answer_cpu_s = time.perf_counter() - began_s, cluster.cpu_s() - before_s

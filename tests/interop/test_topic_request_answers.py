@@ -51,3 +51,47 @@ def test_a_topic_that_is_meant_by_name_and_by_id_is_answered_once(
     asked = [DeleteTopicState(name=topic), DeleteTopicState(name=None, topic_id=known.topic_id)]
     answers = broker.request(DeleteTopicsRequest(topics=asked, timeout_ms=5000)).responses
     assert [(a.name, a.topic_id, a.error_code) for a in answers] == [(topic, known.topic_id, 42)]
+
+
+TOO_MANY = "Unable to perform excessively large batch operation."
+
+
+@pytest.mark.parametrize(
+    ("partitions", "configs", "told"),
+    [
+        ([9_998], {}, (0, None)),
+        ([9_999], {}, (0, None)),
+        ([10_000], {}, (44, TOO_MANY)),
+        ([10_001], {}, (44, "Excessively large number of partitions per request.")),
+        ([9_998], {"retention.ms": "5"}, (0, None)),
+        ([9_999], {"retention.ms": "5"}, (44, TOO_MANY)),
+        ([5_000, 4_998], {}, (0, None)),
+        ([5_000, 4_999], {}, (44, TOO_MANY)),
+    ],
+)
+def test_a_creation_comes_to_so_many_records(
+    broker: Connection,
+    partitions: list[int],
+    configs: dict[str, str | None],
+    told: tuple[int, str | None],
+) -> None:
+    """A topic, a config and a partition are one each; so it is if nothing is to be made."""
+    topics = [new(fresh(), count, configs=configs) for count in partitions]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=60_000, validate_only=True)
+    answers = broker.request(request).topics
+    assert [(one.error_code, one.error_message) for one in answers] == [told] * len(topics)
+
+
+@pytest.mark.parametrize(("count", "told"), [(10_000, (3, None)), (10_001, (44, TOO_MANY))])
+def test_partitions_are_added_to_so_many_topics(
+    broker: Connection, count: int, told: tuple[int, str | None]
+) -> None:
+    name = fresh()
+    topics = [
+        CreatePartitionsTopic(name=f"{name}-{number}", count=2, assignments=None)
+        for number in range(count)
+    ]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=True)
+    answers = broker.request(request).results
+    assert len(answers) == count
+    assert {(one.error_code, one.error_message) for one in answers} == {told}

@@ -16,6 +16,7 @@ from fencepost.wire.api.alter_configs import (
     AlterConfigsResource,
 )
 from fencepost.wire.api.incremental_alter_configs import (
+    AlterableConfig as Change,
     AlterConfigsResource as ChangedResource,
     IncrementalAlterConfigsRequest,
 )
@@ -205,6 +206,34 @@ def test_what_is_stored_of_a_resource_is_bounded() -> None:
     assert code(*((SET, f"k{number:03}", long) for number in range(1, 33))) == ErrorCode.NONE
     assert code((SET, "k040", long), (DELETE, "k001", None)) == ErrorCode.NONE
     assert code((SET, "k041", "x" * 30_000)) == too_many
+
+
+def test_a_request_comes_to_a_limited_number_of_records() -> None:
+    changes = [(SET, f"k{number:03}", "1") for number in range(1_000)]
+    resources = [
+        ChangedResource(
+            resource_type=RESOURCE_BROKER,
+            resource_name=str(number) if number else "",
+            configs=[
+                Change(name=name, config_operation=operation, value=value)
+                for operation, name, value in (changes if number < 10 else changes[:1])
+            ],
+        )
+        for number in range(11)
+    ]
+    bench = cluster(*range(1, 11), resource_checks=CHECKS)
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    written = len(bench.log)
+    reply = bench.do(bench.controller.decide_incremental_alter_configs(request))
+    too_many = "Unable to perform excessively large batch operation."
+    assert {(r.error_code, r.error_message) for r in reply.responses} == {
+        (ErrorCode.POLICY_VIOLATION, too_many)
+    }
+    assert len(reply.responses) == 11 and len(bench.log) == written
+    request.resources.pop()
+    reply = bench.do(bench.controller.decide_incremental_alter_configs(request))
+    assert {r.error_code for r in reply.responses} == {0}
+    assert len(bench.log) == written + 10_000
 
 
 def test_a_resource_that_has_too_much_may_shrink() -> None:

@@ -106,6 +106,25 @@ def test_an_unknown_kind_of_election(bench: Bench) -> None:
     assert len(bench.log) == written
 
 
+def test_a_request_elects_a_limited_number_of_leaders(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elections, "MAX_RECORDS", 0)
+    written = len(bench.log)
+    asked = TopicPartitions(topic="t", partitions=[0, 1, 0])
+    request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=[asked])
+    reply = bench.do(bench.controller.decide_elect_leaders(request))
+    assert reply.error_code == ErrorCode.POLICY_VIOLATION
+    [told] = reply.replica_election_results
+    assert [(one.partition_id, one.error_code) for one in told.partition_result] == [
+        (index, ErrorCode.POLICY_VIOLATION) for index in asked.partitions
+    ]
+    assert len(bench.log) == written
+    monkeypatch.setattr(elections, "MAX_RECORDS", 1)
+    assert bench.do(bench.controller.decide_elect_leaders(request)).error_code == 0
+    assert len(bench.log) == written + 1
+
+
 def test_the_controller_balances_leaders_in_rounds(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

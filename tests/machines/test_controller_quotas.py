@@ -144,3 +144,15 @@ def test_what_is_only_checked_makes_no_records() -> None:
     assert decision.records == [] and decision.reply.entries[0].error_code == 0
     request.validate_only = False
     assert len(controller.security.decide_alter_client_quotas(request).records) == 1
+
+
+def test_a_request_comes_to_a_limited_number_of_records() -> None:
+    many = [
+        entry((("client-id", f"c{number}"),), ("producer_byte_rate", 5.0))
+        for number in range(10_001)
+    ]
+    errors, records, image = decide(*many)
+    assert set(errors) == {(44, "Request parameters do not satisfy the configured policy.")}
+    assert len(errors) == 10_001 and not records and not image.quotas
+    errors, records, _ = decide(*many[1:])
+    assert set(errors) == {(0, None)} and len(records) == 10_000

@@ -31,7 +31,7 @@ from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from fencepost.wire.api.create_topics import CreateTopicsRequest
+from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import (
@@ -143,6 +143,38 @@ def test_a_request_makes_a_limited_number_of_partitions() -> None:
     request = CreateTopicsRequest(topics=[topic("a", 20), topic("b")])
     reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
     assert {r.error_code for r in reply.topics} == {0}
+
+
+TOO_MANY = "Unable to perform excessively large batch operation."
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("topics", "is_too_much"),
+    [
+        ([topic("a", 9_999)], False),
+        ([topic("a", 10_000)], True),
+        ([topic("a", 9_998, configs={"retention.ms": "5"})], False),
+        ([topic("a", 9_999, configs={"retention.ms": "5"})], True),
+        ([topic("a", 5_000), topic("b", 4_998)], False),
+        ([topic("a", 9_990), topic("b c", 1), topic("d", 0), topic("e", 8)], False),
+        ([topic("a", 9_990), topic("b c", 1), topic("d", 0), topic("e", 9)], True),
+        ([topic("a b", 10_000)], False),
+        ([topic("a b", 5_000), topic("b", 5_000)], False),
+    ],
+)
+def test_a_request_comes_to_a_limited_number_of_records(
+    topics: list[CreatableTopic], is_too_much: bool, validate_only: bool
+) -> None:
+    """The topic's own and its configs' are counted, and those of what is refused are not."""
+    bench = cluster()
+    request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    told = [(one.name, one.error_code, one.error_message) for one in reply.topics]
+    whole = [(one.name, ErrorCode.POLICY_VIOLATION, TOO_MANY) for one in topics]
+    assert (told == whole) is is_too_much
+    assert is_too_much or ErrorCode.POLICY_VIOLATION not in {code for _, code, _ in told}
+    assert not (is_too_much or validate_only) or not bench.image.topics_by_name
 
 
 def test_configs_that_many_topics_share_are_checked_once(
@@ -511,6 +543,21 @@ def test_a_request_that_adds_too_many_partitions_is_refused_as_a_whole() -> None
     results = bench.do(bench.controller.decide_create_partitions(request)).results
     assert too_much not in {r.error_code for r in results}
     assert len(bench.topic("t").partitions) == len(bench.topic("u").partitions) == 1
+
+
+def test_a_request_adds_partitions_to_a_limited_number_of_topics() -> None:
+    bench = cluster()
+    bench.create("t")
+    topics = [more("t", 2), *(more(f"no-{number}", 2) for number in range(10_000))]
+    request = CreatePartitionsRequest(topics=topics)
+    results = bench.do(bench.controller.decide_create_partitions(request)).results
+    assert {(r.error_code, r.error_message) for r in results} == {
+        (ErrorCode.POLICY_VIOLATION, TOO_MANY)
+    }
+    assert len(results) == 10_001 and len(bench.topic("t").partitions) == 1
+    request.topics.pop()
+    results = bench.do(bench.controller.decide_create_partitions(request)).results
+    assert {r.error_code for r in results} == {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 # -- AlterPartition ----------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from fencepost.machines.transaction.model import (
     Transaction,
     TransactionState,
 )
-from fencepost.machines.transaction.partitions import END_BYTES, AddPartitions
+from fencepost.machines.transaction.partitions import END_BYTES
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.shard import EXPIRY_TIMER, TIMEOUT_TIMER
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import (

@@ -10,8 +10,8 @@ from fencepost.machines.transaction import partition_set
 from fencepost.machines.transaction.epochs import Identity
 from fencepost.machines.transaction.model import TopicPartition, Transaction, TransactionState
 from fencepost.machines.transaction.partition_set import PartitionSet, by_topic, grouped, joined
-from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.wire.records.transaction import PartitionsSchema
 
 from .transaction_world import ID, TransactionWorld

@@ -16,11 +16,12 @@ from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
 from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.model import TopicPartition, Transaction
-from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.rules import RULES, TransactionRules
 from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
 from fencepost.machines.transaction.shard import Decision
+from fencepost.machines.transaction.waiting import ADD_TIMER, WAIT_MS
 from fencepost.wire.errors import ErrorCode
 
 ID = "payments"
@@ -49,6 +50,8 @@ class TransactionWorld:
         """Ends whose markers were sent, and are not written."""
         self.late: list[AbortTimedOut] = []
         self.timers: dict[tuple[str, ...], int | None] = {}
+        self.replies: dict[Any, Any] = {}
+        """By token."""
         self.wall_ms = 1_700_000_000_000
         self.next_producer_id = 1_000
         self.coordinator = self._new()
@@ -79,6 +82,9 @@ class TransactionWorld:
             self.coordinator.apply(record, len(self.log) - 1)
         undo_log.commit()
         self.timers.update(decision.timers)
+        for token, reply in decision.replies:
+            assert token not in self.replies, "answered twice"
+            self.replies[token] = reply
         for message in decision.sends:
             if isinstance(message, SendMarkers):
                 self.sent.extend(message.transactions)
@@ -118,11 +124,34 @@ class TransactionWorld:
     def add(
         self, producer: tuple[int, int], *partitions: TopicPartition, version: int = 0
     ) -> ErrorCode:
-        """AddPartitionsToTxn."""
-        asked = AddPartitions(ID, *producer, frozenset(partitions), version)
-        reply = self.carry_out(self.coordinator.decide_add(asked, object(), self.wall_ms))
+        """AddPartitionsToTxn; if it has to wait, then as long as it may."""
+        token = self.begin_add(producer, *partitions, version=version)
+        if token not in self.replies:
+            [*_, (name, delay_ms)] = self.timers.items()
+            assert name[0] == ADD_TIMER and delay_ms == WAIT_MS
+            self.fire(name)
+        reply = self.replies[token]
         assert isinstance(reply, ErrorCode)
         return reply
+
+    def begin_add(
+        self, producer: tuple[int, int], *partitions: TopicPartition, version: int = 0
+    ) -> object:
+        """AddPartitionsToTxn, which may wait; its token."""
+        token = object()
+        asked = AddPartitions(ID, *producer, frozenset(partitions), version)
+        self.carry_out(self.coordinator.decide_add(asked, token, self.wall_ms))
+        return token
+
+    def fire(self, name: tuple[str, ...]) -> None:
+        """The timer fires."""
+        del self.timers[name]
+        self.carry_out(self.coordinator.decide_timer(name, self.wall_ms))
+
+    def fire_due(self) -> None:
+        """Every timer that is to fire at once does."""
+        for name in [name for name, delay_ms in self.timers.items() if delay_ms == 0]:
+            self.fire(name)
 
     def verify(self, producer: tuple[int, int], *partitions: TopicPartition) -> Any:
         """AddPartitionsToTxn with VerifyOnly."""

@@ -14,6 +14,7 @@ from fencepost.runtime.verification import (
     BEHIND_MAX,
     CLAIMS_MAX,
     CLAIMS_PER_REQUEST,
+    MAX_IN_FLIGHT,
     PARTITIONS_PER_REQUEST,
     Claim,
     Verifier,
@@ -84,6 +85,13 @@ class Questions:
         assert node_id != 1
         self.asked.append(Asked(node_id, request, on_response, on_failure))
 
+    def fill(self, node: int) -> list[str]:
+        """Have as many requests under way to a node as may be; the ids that they ask about."""
+        names = names_at(node, 100)[-MAX_IN_FLIGHT:]
+        for name in names:
+            self.claim(name)
+        return names
+
     def claim(
         self, name: str, *partitions: Any, pid: int = 7, epoch: int = 0, adds: bool = False
     ) -> dict[Any, ErrorCode]:
@@ -100,7 +108,7 @@ class Questions:
 
 def names_at(node: int, count: int = 1) -> list[str]:
     """Transactional ids whose partition the node leads."""
-    found = (f"id-{n}" for n in range(1_000) if partition_for(f"id-{n}", 4) == node - 1)
+    found = (f"id-{n}" for n in range(10_000) if partition_for(f"id-{n}", 4) == node - 1)
     return [next(found) for _ in range(count)]
 
 
@@ -130,15 +138,30 @@ def test_the_node_of_the_id_is_asked_about_every_partition(
 
 
 def test_what_comes_while_a_request_is_under_way_goes_with_the_next(world: Questions) -> None:
-    first, *others = names_at(2, 4)
-    world.claim(first)
+    others = names_at(2, 3)
+    world.fill(2)
     outcomes = [world.claim(name) for name in others]
     world.claim(names_at(3)[0])
-    assert [asked.node_id for asked in world.asked] == [2, 3], "nodes do not wait for each other"
+    asked_nodes = [asked.node_id for asked in world.asked]
+    assert asked_nodes == [2] * MAX_IN_FLIGHT + [3], "nodes do not wait for each other"
     world.asked[0].answer()
-    assert set(world.asked[2].transactions) == set(others)
+    assert set(world.asked[-1].transactions) == set(others)
+    world.asked[-1].answer()
+    assert outcomes == [{T0: NONE}] * 3 and len(world.asked) == MAX_IN_FLIGHT + 2
+
+
+def test_a_claim_that_waits_for_a_transaction_to_be_complete_holds_up_no_other(
+    world: Questions,
+) -> None:
+    """The coordinator answers it when the transaction before is complete, or some time is over."""
+    first, *others = names_at(2, 3)
+    waiting = world.claim(first, adds=True)
+    outcomes = [world.claim(name, adds=True) for name in others]
+    world.asked[1].answer()
     world.asked[2].answer()
-    assert outcomes == [{T0: NONE}] * 3 and len(world.asked) == 3
+    assert not waiting and outcomes == [{T0: NONE}] * 2
+    world.asked[0].answer()
+    assert waiting == {T0: NONE}
 
 
 @pytest.mark.parametrize("adds", [True, False])
@@ -198,14 +221,14 @@ def test_who_need_not_ask_does_not_overtake_who_must(world: Questions, adds: boo
 def test_another_claim_of_the_id_takes_the_place_of_what_waits(
     world: Questions, later: Any, older_hears: Any, later_hears: Any
 ) -> None:
-    first, name = names_at(2, 2)
-    world.claim(first)
+    [name] = names_at(2)
+    world.fill(2)
     older = world.claim(name, T0, epoch=5)
     newer = world.claim(name, T1, **{"epoch": 5, **later})
     assert older == ({} if older_hears is None else {T0: older_hears})
     assert newer == ({} if later_hears is None else {T1: later_hears})
     world.asked[0].answer()
-    world.asked[1].answer()
+    world.asked[-1].answer()
     assert {**older, **newer} == {T0: older_hears or NONE, T1: later_hears or NONE}
 
 
@@ -239,19 +262,17 @@ def test_every_answer_is_counted_with_its_errors_and_its_time(world: Questions) 
 def test_a_callback_that_raises_does_not_hold_up_others(world: Questions, node: int) -> None:
     """Otherwise nothing of that node would ever be answered again."""
     stumbles, beside, later = names_at(node, 3)
-    others = names_at(node, 5)[3:]
-    world.claim(others[0])
+    world.fill(node)
 
     def stumble(told: Any) -> None:
         raise RuntimeError(told)
 
     world.verifier.ask(Claim(stumbles, 7, 0, False, (T0,)), stumble)
     behind, told = world.claim(stumbles), world.claim(beside)
-    world.asked[0].answer()
+    world.asked.pop(0).answer()
     after = world.claim(later)
-    for asked in world.asked[1:]:
-        asked.answer()
-    world.asked[-1].answer()
+    while world.asked:
+        world.asked.pop(0).answer()
     assert [behind, told, after] == [{T0: NONE}] * 3
 
 
@@ -343,8 +364,7 @@ def test_a_slow_disk_has_time_to_complete_the_last_transaction() -> None:
 
 
 def test_what_waits_is_bounded(world: Questions) -> None:
-    [first] = names_at(2)
-    world.claim(first)
+    world.fill(2)
     world.leaders = [2, 2, 2, 2]
     for n in range(CLAIMS_MAX):
         world.verifier.ask(Claim(f"many-{n}", n, 0, False, (T0,)), world.outcomes.append)
@@ -356,8 +376,7 @@ def test_what_waits_is_bounded(world: Questions) -> None:
 
 
 def test_a_request_has_only_so_many_claims(world: Questions) -> None:
-    [first] = names_at(2)
-    world.claim(first)
+    world.fill(2)
     world.leaders = [2, 2, 2, 2]
     for n in range(CLAIMS_PER_REQUEST + 1):
         world.verifier.ask(Claim(f"many-{n}", n, 0, False, (T0,)), world.outcomes.append)
@@ -366,14 +385,14 @@ def test_a_request_has_only_so_many_claims(world: Questions) -> None:
         asked = world.asked.pop(0)
         sent.append(len(asked.transactions))
         asked.answer()
-    assert sent == [1, CLAIMS_PER_REQUEST, 1]
+    assert sent == [*[1] * MAX_IN_FLIGHT, CLAIMS_PER_REQUEST, 1]
     assert len(world.outcomes) == CLAIMS_PER_REQUEST + 1
 
 
 def test_a_request_has_only_as_many_partitions_as_a_node_takes(world: Questions) -> None:
-    first, wide, wider, narrow = names_at(2, 4)
+    wide, wider, narrow = names_at(2, 3)
     half = tuple(("t", index) for index in range(PARTITIONS_PER_REQUEST // 2))
-    world.claim(first)
+    before = world.fill(2)
     wide_outcome = world.claim(wide, *half)
     world.claim(wider, *half, ("u", 0))
     world.claim(narrow, T0)
@@ -382,19 +401,20 @@ def test_a_request_has_only_as_many_partitions_as_a_node_takes(world: Questions)
         asked = world.asked.pop(0)
         sent.append(list(asked.transactions))
         asked.answer()
-    assert sent == [[first], [wide], [wider, narrow]]
+    assert sent == [*([name] for name in before), [wide], [wider, narrow]]
     assert wide_outcome == dict.fromkeys(half, NONE)
 
 
 def test_a_claim_wider_than_a_request_should_be_is_asked_alone(world: Questions) -> None:
-    first, wide, other = names_at(2, 3)
-    world.claim(first)
+    wide, other = names_at(2, 2)
+    before = world.fill(2)
     outcome = world.claim(wide, *(("t", index) for index in range(PARTITIONS_PER_REQUEST + 1)))
     world.claim(other)
     world.asked[0].answer()
-    assert [list(asked.transactions) for asked in world.asked] == [[first], [wide]]
-    world.asked[1].answer()
-    assert set(outcome.values()) == {NONE} and list(world.asked[2].transactions) == [other]
+    sent = [list(asked.transactions) for asked in world.asked]
+    assert sent == [*([name] for name in before), [wide]]
+    world.asked[-1].answer()
+    assert set(outcome.values()) == {NONE} and list(world.asked[-1].transactions) == [other]
 
 
 def test_what_a_producer_has_behind_a_claim_is_no_wider_than_a_request(world: Questions) -> None:

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.coordinator import TimerName
 from fencepost.machines.partition.inputs import Isolation
+from fencepost.machines.transaction import coordinator
+from fencepost.machines.transaction.partitions import add_waiting
+from fencepost.machines.transaction.shard import Decision, Shard
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim import options as options_of_seeds
 from fencepost.sim.options import Options, draw_options
 from fencepost.sim.run import Plan, Run
 from fencepost.sim.tape import Tape
+from fencepost.wire.errors import ErrorCode
 
 from .test_brokers import SMALL
 
@@ -71,3 +76,20 @@ def test_transactors_are_drawn_in_some_worlds_and_leave_the_others_as_they_are(
         producers=defaults.producers,
     )
     assert draw_options(Tape(drawn.index(having[0]))) == without, "a lane of their own"
+
+
+def test_the_next_transaction_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some begin right behind an end: when it is complete, or after a while, they are answered."""
+    answers: set[ErrorCode] = set()
+
+    def seen(shard: Shard, name: TimerName, wall_ms: int) -> Decision:
+        decision = add_waiting(shard, name, wall_ms)
+        answers.update(error for _, error in decision.replies)
+        return decision
+
+    monkeypatch.setattr(coordinator, "add_waiting", seen)
+    for seed in range(3, 10):
+        run_small(seed, transact_every_ms=10)
+        if answers >= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}:
+            break
+    assert answers >= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}

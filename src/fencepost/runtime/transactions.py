@@ -20,7 +20,7 @@ from fencepost.machines.transaction.ending import EndTxn
 from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
 from fencepost.machines.transaction.initialization import InitProducerId
 from fencepost.machines.transaction.model import TopicPartition, Transaction
-from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
 from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind, OnReply

@@ -7,10 +7,10 @@ its transactional id, and the partitions. The coordinator is asked with AddParti
 on, which either looks (`verify_only`) or, for producers that never add partitions themselves
 (Produce from v12 on, TxnOffsetCommit from v5 on), adds them.
 
-Claims wait for the node that coordinates them. One request to a node is under way at a time, and
-takes along all that have come meanwhile, one of each transactional id. One of a newer epoch takes
-the place of one that waits, which gets INVALID_PRODUCER_EPOCH. A coordinator on this node is asked
-by a call.
+Claims wait for the node that coordinates them. As long as `MAX_IN_FLIGHT` requests to a node are
+under way, further claims wait; the next request takes along all that have come meanwhile, one of
+each transactional id. One of a newer epoch takes the place of one that waits, which gets
+INVALID_PRODUCER_EPOCH. A coordinator on this node is asked by a call.
 
 A producer's claims are decided in the order in which they came. While one is asked about, further
 ones of the same producer in the same epoch wait, and are asked about together when it is decided
@@ -19,8 +19,9 @@ need not ask since the transaction is open where it writes: what waits may be ab
 too, and would be overtaken. As answers leave in order, its producer would hear of the gap
 (OUT_OF_ORDER_SEQUENCE_NUMBER) when there is none any more, and give up.
 
-That the transaction before is not quite over yet (CONCURRENT_TRANSACTIONS) is usual for a producer
-that adds implicitly, so the claim is made again here for a while
+That the transaction before is not quite over yet is usual for a producer that adds implicitly. The
+coordinator waits a little for that (`machines.transaction.waiting`); where it was not enough
+(CONCURRENT_TRANSACTIONS), the claim is made again here for a while
 (`add.partitions.to.txn.retry.backoff.*`), before the producer hears of it (KAFKA-18654). It is over
 when its markers and its last record are committed, for which they are fsynced by their leaders and
 then by followers: on slow disks, or busy ones, beyond the 100 ms that Kafka waits. franz-go, once
@@ -54,6 +55,9 @@ from fencepost.wire.errors import ErrorCode, known_error
 
 log = logging.getLogger(__name__)
 
+MAX_IN_FLIGHT: Final = 2
+"""Requests to one node that wait for their answer: one of them may wait for a transaction that is
+being completed, and the claims of other producers are not to wait along."""
 CLAIMS_MAX: Final = 10_000
 """Transactional ids that wait for one node."""
 CLAIMS_PER_REQUEST: Final = 1_000
@@ -98,11 +102,11 @@ class _Waiting(Struct, frozen=True):
 class _Node:
     """What waits for one node, by transactional id."""
 
-    __slots__ = ("is_asked", "waiting")
+    __slots__ = ("in_flight", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, _Waiting] = {}
-        self.is_asked = False
+        self.in_flight = 0
 
 
 class Verifier:
@@ -204,14 +208,14 @@ class Verifier:
         return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     def _pump(self, node_id: int, node: _Node) -> None:
-        if node.is_asked or not node.waiting:
+        if node.in_flight >= MAX_IN_FLIGHT or not node.waiting:
             return
-        node.is_asked = True
+        node.in_flight += 1
         asked = _take(node)
         request = AddPartitionsToTxnRequest(transactions=[_told(one) for one in asked.values()])
 
         def done() -> None:
-            node.is_asked = False
+            node.in_flight -= 1
             self._pump(node_id, node)
 
         def on_response(response: AddPartitionsToTxnResponse) -> None:

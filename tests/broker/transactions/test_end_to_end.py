@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.transaction import partitions
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
@@ -115,6 +116,30 @@ def test_version_2(client: Client, topic: Any, txn: str) -> None:
     assert aborted == [(producer[0], 3)]
     assert values(part).count(b"b") == 3, "what is sent again is there once"
     assert b"late" not in values(part)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_transaction_may_begin_right_behind_another(
+    client: Client, topic: Any, txn: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator waits until the one before is complete; here for as long as it takes."""
+    monkeypatch.setattr(partitions, "WAIT_MS", 600_000)
+    producer = initialized(client, txn)
+    for number in range(3):
+        if version < 2:
+            assert add(client, txn, producer, topic.name, 0) == {0: 0}
+            assert put(client, topic, txn, producer, b"a", sequence=number) == 0
+            assert end(client, txn, producer, committed=True).error_code == 0
+            assert add_offsets(client, txn, producer, "g") == 0
+            assert end(client, txn, producer, committed=True).error_code == 0
+        else:
+            assert put(client, topic, txn, producer, b"a", version=12) == 0
+            producer = ended(client, txn, producer, is_committed=True)
+            said = {"transactional_id": txn, "pid": producer[0], "epoch": producer[1]}
+            assert commit(client, topic, number, version=5, **said) == {0: 0}
+            producer = ended(client, txn, producer, is_committed=True)
+    is_stable(client, topic, 6)
+    assert values(committed(client, topic)[2]) == [b"a"] * 3
 
 
 def test_the_end_of_nothing_lets_the_next_transaction_begin(

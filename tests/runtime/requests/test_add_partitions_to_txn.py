@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fencepost.machines.transaction.partition_set import PartitionSet
-from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.requests.add_partitions_to_txn import (
     PARTITIONS_PER_PIECE,

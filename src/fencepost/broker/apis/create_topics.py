@@ -10,8 +10,9 @@ most a minute. Then it answers 7 for every topic: they may exist, may come to be
 Without time (0 or less) the answer is 7 at once, on either listener, and nothing happens.
 
 A request that comes to more than 8 MiB in the metadata log is refused with 44 for every topic, and
-so is one for more than 10,000 partitions. It is the same for the other requests that change topics
-and configs.
+so is one for more than 10,000 partitions or for more than 10,000 records, which every topic, every
+config and every partition is. The bytes are counted for all requests that change topics and
+configs, the records for those that add partitions, elect leaders, or change configs and quotas.
 
 From v5 on the answer has the topic's configs in force, those of the controller's node under its own
 ones.

@@ -14,7 +14,7 @@ from typing import Final
 
 from fencepost.machines.authorizer.filters import AclFilter, AclLookup
 from fencepost.machines.authorizer.hosts import RANGE, parsed_range
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import TOO_MANY_RECORDS, Refused
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.acls import (
     CLUSTER_NAME,
@@ -48,7 +48,6 @@ SCANS_MAX: Final = 100
 ACLs are looked at."""
 RANGES_SINCE: Final = 32
 """The `metadata.version` from which on hosts may be ranges: 4.4-IV1 (KIP-1276)."""
-TOO_MANY_TO_ADD: Final = "Unable to perform excessively large batch operation."
 TOO_MANY_TO_REMOVE: Final = f"Cannot remove more than {MAX_ACLS} acls in a single delete operation."
 
 Codes = tuple[int, int, int, int]
@@ -115,7 +114,7 @@ def create_acls(
             records.append(acl.to_record(_unused(new_ids, image)))
     if len(records) > MAX_ACLS:
         refused_all = AclCreationResult(
-            error_code=int(ErrorCode.POLICY_VIOLATION), error_message=TOO_MANY_TO_ADD
+            error_code=int(ErrorCode.POLICY_VIOLATION), error_message=TOO_MANY_RECORDS
         )
         return [refused_all] * len(results), []
     return results, records

@@ -25,7 +25,7 @@ from fencepost.machines.controller.config import (
     MAX_CONFIGS,
     ControllerConfig,
 )
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import MAX_RECORDS, TOO_MANY_RECORDS, Refused
 from fencepost.machines.controller.min_isr import check_min_isr, cleared_elr
 from fencepost.machines.controller.names import check_topic_name
 from fencepost.machines.image import (
@@ -145,6 +145,10 @@ def _decide_each(
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
+    if len(records) > MAX_RECORDS:
+        for result in results:
+            result.error_code, result.error_message = ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS
+        return results, []
     return results, [*records, *cleared_elr(image, records)]
 
 

@@ -23,6 +23,12 @@ FREE: Final[Charge] = _is_free
 """Charges nothing."""
 
 
+MAX_RECORDS: Final = 10_000
+"""Records that a user's request may come to. One that comes to more is refused as a whole, also if
+it is only to be validated."""
+TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
+
+
 class Decision(Struct, frozen=True):
     """Records to write, and the reply to give once they are committed.
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import MAX_RECORDS, TOO_MANY_RECORDS, Refused
 from fencepost.machines.controller.partition_change import Election, Target
 from fencepost.machines.controller.partitions import TopicPolicies, propose
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -43,7 +43,8 @@ def elect_leaders(
 ) -> tuple[wire.ElectLeadersResponse, list[PartitionChangeRecord]]:
     """The answer to a request, and the records. A partition that is named twice is elected once."""
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return _unknown_type(request), []
+        unknown = f"Unknown election type {request.election_type}"
+        return _refused(request, ErrorCode.INVALID_REQUEST, unknown), []
     is_unclean = request.election_type == UNCLEAN
     records: list[PartitionChangeRecord] = []
     results: list[wire.ReplicaElectionResult] = []
@@ -70,11 +71,15 @@ def elect_leaders(
         for asked in request.topic_partitions:
             found = [elect(asked.topic, index) for index in asked.partitions]
             results.append(wire.ReplicaElectionResult(topic=asked.topic, partition_result=found))
+    if len(records) > MAX_RECORDS:
+        return _refused(request, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS), []
     return wire.ElectLeadersResponse(replica_election_results=results), records
 
 
-def _unknown_type(request: wire.ElectLeadersRequest) -> wire.ElectLeadersResponse:
-    error, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+def _refused(
+    request: wire.ElectLeadersRequest, error: ErrorCode, message: str
+) -> wire.ElectLeadersResponse:
+    """The answer for all partitions that are named."""
     results = [
         wire.ReplicaElectionResult(
             topic=asked.topic,

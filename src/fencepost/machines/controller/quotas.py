@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import MAX_RECORDS, Refused
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.quotas import CLIENT_ID, IP, USER, QuotaEntity, entity_of, record_of
 from fencepost.machines.quota.limits import (
@@ -49,6 +49,7 @@ _OF_CLIENTS: Final = frozenset(
 )
 _OF_ADDRESSES: Final = frozenset({CONNECTION_CREATION_RATE})
 _SPOKEN_ORDER: Final = (CLIENT_ID, USER, IP)
+TOO_MANY: Final = "Request parameters do not satisfy the configured policy."
 
 
 def decide_quotas(
@@ -68,6 +69,11 @@ def decide_quotas(
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results[entity] = result
+    if len(records) > MAX_RECORDS:
+        for result in results.values():
+            result.error_code = ErrorCode.POLICY_VIOLATION
+            result.error_message = TOO_MANY
+        records = []
     return list(results.values()), records
 
 

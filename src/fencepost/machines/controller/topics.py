@@ -14,7 +14,14 @@ from typing import Final
 from fencepost.log.config import validate_topic_configs
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller.config import MAX_PARTITIONS_PER_REQUEST, ControllerConfig
-from fencepost.machines.controller.decision import FREE, Charge, Refused, charge_or_refuse
+from fencepost.machines.controller.decision import (
+    FREE,
+    MAX_RECORDS,
+    TOO_MANY_RECORDS,
+    Charge,
+    Refused,
+    charge_or_refuse,
+)
 from fencepost.machines.controller.names import (
     METADATA_TOPIC,
     CollidingNames,
@@ -73,16 +80,25 @@ class TopicMaker:
         twice = [name for name, count in named.items() if count > 1]
         once = [topic for topic in request.topics if named[topic.name] == 1]
         if self._count_partitions(once) > MAX_PARTITIONS_PER_REQUEST:
-            too_many = Refused(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-            return [_failed(topic.name, too_many) for topic in request.topics]
+            return self._refuse(request, TOO_MANY_PARTITIONS)
         results: list[create_topics.CreatableTopicResult] = []
         for topic in once:
             try:
                 results.append(self._make_one(topic))
             except Refused as refused:
                 results.append(_failed(topic.name, refused))
+            if len(self.records) > MAX_RECORDS:
+                return self._refuse(request, TOO_MANY_RECORDS)
         again = Refused(ErrorCode.INVALID_REQUEST, NAME_TWICE)
         return results + [_failed(name, again) for name in twice]
+
+    def _refuse(
+        self, request: create_topics.CreateTopicsRequest, reason: str
+    ) -> list[create_topics.CreatableTopicResult]:
+        """All of it is too much."""
+        self.records = []
+        too_many = Refused(ErrorCode.POLICY_VIOLATION, reason)
+        return [_failed(topic.name, too_many) for topic in request.topics]
 
     def _count_partitions(self, topics: Sequence[create_topics.CreatableTopic]) -> int:
         total = 0
@@ -343,14 +359,9 @@ def decide_more_partitions(
     named = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if named[topic.name] == 1]
     if _count_additional(image, once) > MAX_PARTITIONS_PER_REQUEST:
-        return [
-            create_partitions.CreatePartitionsTopicResult(
-                name=topic.name,
-                error_code=ErrorCode.POLICY_VIOLATION,
-                error_message=TOO_MANY_TO_ADD,
-            )
-            for topic in request.topics
-        ], []
+        return _too_many(request, TOO_MANY_TO_ADD), []
+    if len(once) > MAX_RECORDS:  # Kafka bounds the list of results, too
+        return _too_many(request, TOO_MANY_RECORDS), []
     results = [
         create_partitions.CreatePartitionsTopicResult(
             name=name,
@@ -369,6 +380,17 @@ def decide_more_partitions(
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
     return results, records
+
+
+def _too_many(
+    request: create_partitions.CreatePartitionsRequest, reason: str
+) -> list[create_partitions.CreatePartitionsTopicResult]:
+    return [
+        create_partitions.CreatePartitionsTopicResult(
+            name=topic.name, error_code=ErrorCode.POLICY_VIOLATION, error_message=reason
+        )
+        for topic in request.topics
+    ]
 
 
 def _count_additional(

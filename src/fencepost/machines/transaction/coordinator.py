@@ -35,8 +35,9 @@ from fencepost.machines.transaction.initialization import InitProducerId, initia
 from fencepost.machines.transaction.listing import Filters, describe, list_transactions
 from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
-from fencepost.machines.transaction.partitions import AddPartitions, add, verify
+from fencepost.machines.transaction.partitions import add, add_waiting, verify
 from fencepost.machines.transaction.records import TransactionRecord
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.rules import RULES, TransactionRules
 from fencepost.machines.transaction.sends import AbortTimedOut, SendMarkers
 from fencepost.machines.transaction.shard import (
@@ -46,6 +47,7 @@ from fencepost.machines.transaction.shard import (
     Decision,
     Shard,
 )
+from fencepost.machines.transaction.waiting import ADD_TIMER, Wait, WaitOver
 from fencepost.wire.errors import ErrorCode
 
 ABORTS_AT_ONCE: Final = 10
@@ -91,9 +93,12 @@ class TransactionCoordinator:
     def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """Records of `__transaction_state` are not written in transactions."""
 
-    def apply_change(self, change: Transaction) -> None:
-        """Some markers of an end are written."""
-        self._shard.put(change.transactional_id, change)
+    def apply_change(self, change: Transaction | Wait | WaitOver) -> None:
+        """Some markers of an end are written; a request waits, or waits no more."""
+        if isinstance(change, Transaction):
+            self._shard.put(change.transactional_id, change)
+        else:
+            self._shard.waiting.apply(change)
 
     # Requests
 
@@ -104,7 +109,7 @@ class TransactionCoordinator:
         return initialize(self._shard, request, fresh, token, wall_ms)
 
     def decide_add(self, request: AddPartitions, token: Any, wall_ms: int) -> Decision:
-        """AddPartitionsToTxn, AddOffsetsToTxn."""
+        """AddPartitionsToTxn, AddOffsetsToTxn; perhaps answered later (`waiting`)."""
         return add(self._shard, request, token, wall_ms)
 
     def decide_verify(self, request: AddPartitions, token: Any) -> Decision:
@@ -137,7 +142,10 @@ class TransactionCoordinator:
         return decision
 
     def decide_timer(self, name: TimerName, wall_ms: int) -> Decision:
-        """It is time to look for transactions that last too long, or for ids that are unused."""
+        """It is time to look for transactions that last too long, or for ids that are unused; or to
+        decide about a request that has waited."""
+        if name[0] == ADD_TIMER:
+            return add_waiting(self._shard, name, wall_ms)
         return self._time_out(wall_ms) if name == TIMEOUT_TIMER else self._expire(wall_ms)
 
     def _time_out(self, wall_ms: int) -> Decision:

@@ -3,7 +3,8 @@
 An end is decided by a record, PREPARE_COMMIT or PREPARE_ABORT. Once it is committed nothing can
 change it any more: the producer is answered, and markers go out (`SendMarkers`), again and again,
 by this coordinator or the next, until every partition has one. Then a COMPLETE record says so, and
-the next transaction may begin; a producer that begins one before gets CONCURRENT_TRANSACTIONS.
+the next transaction may begin. A producer that begins one before waits a little (`waiting`), and
+gets CONCURRENT_TRANSACTIONS then.
 
 Answers to EndTxn of the current producer, for transaction versions 0 and 1 (request v0-4):
 
@@ -246,4 +247,6 @@ def marked(
         last_update_ms=wall_ms,
     )
     decision.records.append(shard.record(complete))
+    for name in shard.waiting.names_of(present.transactional_id):
+        decision.set_timer(name, 0)
     return decision

@@ -4,6 +4,9 @@ The first ones begin it. Only partitions that are in here get a marker, so a par
 of a transaction only when the coordinator knows of it: leaders ask (`verify`), or add the partition
 themselves (version 2, KIP-890).
 
+While the transaction before is not complete, a request of the producer that is to begin the next
+waits a little (`waiting`); any other is answered CONCURRENT_TRANSACTIONS.
+
 Partitions that are in it already are written once more (`Shard.write_again`).
 
 A record has all partitions of a transaction, and one that is larger than `max.message.bytes` of
@@ -16,12 +19,20 @@ added only while there is room for its end, too (`END_BYTES`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from fencepost.machines.transaction.epochs import claim_of, unchanged
+from fencepost.machines.coordinator import TimerName
+from fencepost.machines.transaction.epochs import (
+    NeedsProducerId,
+    claim_of,
+    completed,
+    unchanged,
+)
 from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
 from fencepost.machines.transaction.partition_set import joined
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.machines.transaction.shard import Decision, Shard
+from fencepost.machines.transaction.waiting import WAIT_MS, Wait, WaitOver
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import TransactionState
 
@@ -30,19 +41,40 @@ END_BYTES: Final = 64
 producer ids before and behind, the client's version, and longer lengths of what contains them."""
 
 
-class AddPartitions(NamedTuple):
-    """What is asked."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    partitions: frozenset[TopicPartition]
-    client_version: int = 0
-    """2 if a leader adds them for a producer of version 2 (AddPartitionsToTxn v4 and later)."""
-
-
 def add(shard: Shard, request: AddPartitions, token: Any, wall_ms: int) -> Decision:
-    """Answers with an `ErrorCode`; all of the partitions are added, or none."""
+    """Answers with an `ErrorCode`, at once or later; all of the partitions are added, or none."""
+    present = shard.transactions.get(request.transactional_id)
+    if present is not None and shard.rules.must_wait(present) and _is_next(present, request, shard):
+        name = shard.waiting.next_name(request.transactional_id)
+        if name is not None:
+            decision = Decision(changes=[Wait(name, request, token)])
+            decision.set_timer(name, WAIT_MS)
+            return decision
+    return _add_now(shard, request, token, wall_ms)
+
+
+def add_waiting(shard: Shard, name: TimerName, wall_ms: int) -> Decision:
+    """Answers a request that has waited, whether the transaction before is complete or not."""
+    wait = shard.waiting.get(name)
+    if wait is None:
+        return Decision()
+    over, token = WaitOver(name), wait.token
+    decision = _add_now(shard, wait.request, token, wall_ms)
+    decision.changes.append(over)
+    # The timer is set again behind a refused write, and finds nothing then.
+    decision.on_refused = lambda error: Decision(changes=[over], replies=[(token, error)])
+    return decision
+
+
+def _is_next(present: Transaction, request: AddPartitions, shard: Shard) -> bool:
+    """Whether the request is of the producer that goes on when the end is complete."""
+    identity = completed(present.identity, present.client_version)
+    if isinstance(identity, NeedsProducerId):
+        return False
+    return shard.rules.may_add(claim_of(identity, request.producer_id, request.epoch))
+
+
+def _add_now(shard: Shard, request: AddPartitions, token: Any, wall_ms: int) -> Decision:
     decision = Decision()
     present = shard.transactions.get(request.transactional_id)
     error = ErrorCode.NONE

@@ -12,10 +12,11 @@ from fencepost.machines.transaction.memory import TransactionMemory, bytes_of
 from fencepost.machines.transaction.model import Transaction
 from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
 from fencepost.machines.transaction.rules import RULES, TransactionRules
+from fencepost.machines.transaction.waiting import WaitingAdds
 
 Decision = CoordinatorDecision[TransactionRecord]
 """A decision about transactions. Its changes are `Transaction`s, whose partitions have become fewer
-as their markers were written; its sends are those of `sends`."""
+as their markers were written, and those of `waiting`; its sends are those of `sends`."""
 
 TIMEOUT_TIMER: Final[TimerName] = ("timeouts",)
 EXPIRY_TIMER: Final[TimerName] = ("expiry",)
@@ -43,6 +44,7 @@ class Shard:
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, None] = {}
         """The ids whose transactions may time out."""
+        self.waiting = WaitingAdds(self.undo_log)
 
     def record(self, transaction: Transaction) -> TransactionRecord:
         """What is written of it."""
@@ -70,6 +72,7 @@ class Shard:
             self.memory.used_bytes -= bytes_of(transaction)
         self.transactions.clear()
         self.ongoing.clear()
+        self.waiting.clear()
 
     def _set(self, transactional_id: str, transaction: Transaction | None) -> None:
         before = self.transactions.get(transactional_id)

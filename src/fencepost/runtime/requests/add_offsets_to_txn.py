@@ -6,7 +6,7 @@ offsets are committed.
 
 from __future__ import annotations
 
-from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.requests.access import Access

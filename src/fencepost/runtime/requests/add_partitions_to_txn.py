@@ -25,7 +25,7 @@ from typing import Final
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.transaction.model import TopicPartition
 from fencepost.machines.transaction.partition_set import PartitionSet
-from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.requests import AddPartitions
 from fencepost.runtime import cooperative
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.requests.access import Access
