@@ -9,6 +9,7 @@ browser has already, is not among its requests.
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ LOOKS: Final[Mapping[str, bytes]] = {
     "groups": b"group-07",
     "a group's lag": b"topic-000",
     "brokers": b"127.0.0.1",
-    "a broker": b"topic-007",
+    "a broker": b"topic-000",
     "configs of the brokers": b"log.segment.bytes",
 }
 JSON_STREAM: Final = "application/connect+json"
@@ -39,6 +40,8 @@ class Request:
     path: str
     body: bytes | None = None
     content_type: str = ""
+    in_answer: bytes | None = None
+    """What its answer has instead of what answers to the look have, where it is encoded."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def start_redpanda(place: Place) -> Start:
 
 
 def redpanda_records(topic: str, partition: int, records: int) -> Request:
-    """Its records are a stream of Connect's, in messages of a flag, a length and JSON."""
+    """Its records are a stream of flags, lengths and JSON, in which values are base64."""
     oldest = -2
     asked = {
         "topic": topic,
@@ -132,7 +135,8 @@ def redpanda_records(topic: str, partition: int, records: int) -> Request:
     }
     body = json.dumps(asked).encode()
     path = "/redpanda.api.console.v1alpha1.ConsoleService/ListMessages"
-    return Request(path, struct.pack(">BI", 0, len(body)) + body, JSON_STREAM)
+    in_base64 = base64.b64encode(b'{"number"')
+    return Request(path, struct.pack(">BI", 0, len(body)) + body, JSON_STREAM, in_base64)
 
 
 def paths(given: Mapping[str, str]) -> dict[str, Request]:
