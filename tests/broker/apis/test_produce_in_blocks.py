@@ -628,6 +628,41 @@ def test_blocks_have_one_timeout_and_are_bounded(both, monkeypatch) -> None:
     assert [count for count, size_bytes, _ in settled if size_bytes <= 262_144] == [8, 4]
 
 
+def batch_of(size_bytes: int) -> bytes:
+    """A batch that is so large."""
+    made = [
+        bytes(build_batch([(b"k", b"v" * size)], timestamp_ms=NOW_MS))
+        for size in range(size_bytes - 80, size_bytes - 60)
+    ]
+    return next(data for data in made if len(data) == size_bytes)
+
+
+@needs_kernel
+def test_a_block_may_be_full_to_the_last_byte(both, monkeypatch) -> None:
+    """And a batch may be an eighth of it."""
+    served_alike(both, [[(number, request(small_batch())) for number in range(CONNECTIONS)]])
+    settled: list[int] = []
+    settle = combined_appends.CombinedAppends._settle_block
+
+    def settle_block(appends: Any, block: Any) -> None:
+        settled.append(block.size_bytes)
+        settle(appends, block)
+
+    monkeypatch.setattr(combined_appends.CombinedAppends, "_settle_block", settle_block)
+    largest = request(batch_of(32_768)) * 4
+    assert served_alike(both, [[(number, largest) for number in (1, 2, 0)]]) == 12
+    assert settled == [131_072, 262_144]
+    assert served_alike(both, [[(0, request(batch_of(32_769)))]]) == 0
+
+
+@needs_kernel
+def test_an_index_has_its_next_entry_when_more_than_an_interval_is_behind_it(both) -> None:
+    """And not when it is an interval to the byte: index.interval.bytes is 4096."""
+    served_alike(both, [[(0, request(batch_of(1024)))]])
+    assert served_alike(both, [[(0, request(batch_of(1024)) * 20)]]) == 20
+    assert len(both[0].node.replicas.hosted["t", 0].log._row.active.index) == 4
+
+
 @needs_kernel
 def test_answers_that_are_known_leave_before_a_connection_is_closed(both) -> None:
     served_alike(both, [[(0, request(plain()))]])
