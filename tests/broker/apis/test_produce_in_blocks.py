@@ -25,12 +25,20 @@ from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.request_metrics import (
+    ALL_TIMED_UP_TO,
+    TIMED_ONE_IN,
+    ApiMetrics,
+    timed_weight,
+)
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
 from fencepost.machines.session import SessionRules
 from fencepost.runtime import combined_appends
 from fencepost.runtime.requests.produce import produce
+from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import decode_response
 
 from .harness import register, routes_of, to_its_end
 from .partitions import NOW_MS
@@ -567,6 +575,8 @@ def test_what_a_run_does_not_take(both) -> None:
         assert served_alike(both, [[(0, frame)]]) == 0
     topics = [("t", [(0, one)] * 33), ("small", [(0, one)] * 31)]
     assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 1
+    for topics in ([("t", [])], [("t", [(0, one)]), ("small", [])]):
+        assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 0
     another = request(one).replace(b"client", b"others")
     assert served_alike(both, [[(0, another)]]) == 0, "its header has to be read"
     assert served_alike(both, [[(0, another)]]) == 1
@@ -661,6 +671,87 @@ def test_an_index_has_its_next_entry_when_more_than_an_interval_is_behind_it(bot
     served_alike(both, [[(0, request(batch_of(1024)))]])
     assert served_alike(both, [[(0, request(batch_of(1024)) * 20)]]) == 20
     assert len(both[0].node.replicas.hosted["t", 0].log._row.active.index) == 4
+
+
+@needs_kernel
+def test_a_block_knows_its_newest_timestamp(both, monkeypatch) -> None:
+    """By which it is seen whether it begins a segment."""
+    served_alike(both, [[(number, request_at(NOW_MS)) for number in (0, 1)]])
+    newest_ms: list[int] = []
+    settle = combined_appends.CombinedAppends._settle_block
+
+    def settle_block(appends: Any, block: Any) -> None:
+        newest_ms.append(block.max_timestamp)
+        settle(appends, block)
+
+    monkeypatch.setattr(combined_appends.CombinedAppends, "_settle_block", settle_block)
+    times_ms = (NOW_MS + 5, NOW_MS + 9, NOW_MS + 7)
+    assert served_alike(both, [[(0, b"".join(map(request_at, times_ms)))]]) == 3
+    assert newest_ms == [NOW_MS + 9]
+
+
+@needs_kernel
+def test_what_was_answered_before_a_failure_stays_answered(both, monkeypatch) -> None:
+    """Where batches are appended one by one and the second cannot be."""
+    appends = combined_appends.CombinedAppends
+    served_alike(both, [[(number, request(plain())) for number in (0, 1, 2)]])
+    fed: list[Any] = []
+    feed_one = appends._feed_one
+
+    def feed_the_first(self: Any, *given: Any) -> None:
+        fed.append(given)
+        if len(fed) == 2:
+            raise RuntimeError("broken")
+        feed_one(self, *given)
+
+    monkeypatch.setattr(appends, "_has_room", lambda *given: False)
+    monkeypatch.setattr(appends, "_feed_one", feed_the_first)
+    for served in both:
+        fed.clear()
+        for number in (0, 1):
+            served.receive(number, request(plain()))
+        served.end_turn()
+        assert len(fed) == 2
+        (first, second, _) = served.outputs()
+        assert first[0] and not first[1], "it is answered"
+        assert second[1] and not second[0], "it is not, and disconnected"
+
+
+@needs_kernel
+def test_the_longest_throttle_time_of_several_answers_counts(both, monkeypatch) -> None:
+    served_alike(both, [[(number, request(plain())) for number in (0, 1)]])
+    fast = both[0]
+    fast.is_slow = True
+    fast.receive(0, request(plain()) * 3)
+    connection, sink = fast.connections[0]
+    first, second, _ = connection.waiting
+    for slot, throttle_time_ms in ((first, 9), (first, 4), (second, 5)):
+        slot.throttle(throttle_time_ms)
+    muted_ms: list[int] = []
+    monkeypatch.setattr(Connection, "mute", lambda one, time_ms: muted_ms.append(time_ms))
+    fast.end_turn()
+    assert muted_ms == [9]
+    size_bytes = 4 + int.from_bytes(sink.sent[:4], "big")
+    answers_sent = [sink.sent[at : at + size_bytes] for at in range(0, 3 * size_bytes, size_bytes)]
+    told_ms = [
+        decode_response(ProduceResponse, 9, bytes(one[4:]))[1].throttle_time_ms
+        for one in answers_sent
+    ]
+    assert told_ms == [9, 5, 0]
+
+
+@needs_kernel
+@pytest.mark.parametrize("before", [ALL_TIMED_UP_TO - 5, 1000 * TIMED_ONE_IN - 5, -1])
+def test_times_are_taken_of_the_same_requests_as_of_others(both, monkeypatch, before) -> None:
+    served_alike(both, [[(number, request(plain())) for number in (0, 1)]])
+    fast = both[0]
+    fast.is_slow = True
+    monkeypatch.setattr(ApiMetrics, "number_before", lambda api, arrived_s: before)
+    fast.receive(0, request(plain()) * 10)
+    weights = [slot.weight for slot in fast.connections[0][0].waiting]
+    numbers = range(before + 1, before + 11)
+    assert weights == [0 if before < 0 else timed_weight(number) for number in numbers]
+    fast.end_turn()
 
 
 @needs_kernel
