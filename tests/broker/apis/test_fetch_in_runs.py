@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from fencepost.broker.apis import fetch_in_runs
 from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
 from fencepost.broker.apis.fetch_in_runs import FetchInRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
@@ -26,7 +27,7 @@ from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import MemoryBudget
-from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.broker.net.request_metrics import ApiMetrics, RequestMetrics, timed_weight
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.page_cache import PageCache
 from fencepost.machines.fetch import FetchSessions
@@ -598,9 +599,14 @@ def test_a_session_whose_partitions_are_all_quiet_waits(both: list[Serving]) -> 
     for one in both:
         one.later()
     alike(both)
-    nothing_new = length_prefixed(framed(12, [], session_epoch=2, **session))
-    assert alike(both, nothing_new) == 0
-    assert [len(one.node.fetches) for one in both] == [1, 1]
+    for epoch in (2, 3, 4):
+        assert alike(both, length_prefixed(framed(12, [], session_epoch=epoch, **session))) == 0
+        assert [len(one.node.fetches) for one in both] == [1, 1], "it waits"
+        for one in both:
+            one.later()
+        alike(both)
+    left = both[0].node.fetches.sessions._sessions[session_id]
+    assert left.entries and not left.stirring, "nothing is looked at"
 
 
 def test_another_apis_requests_have_heads_of_their_own(both: list[Serving]) -> None:
@@ -701,6 +707,23 @@ def test_what_is_large_counts_as_read_in_this_turn(both: list[Serving]) -> None:
     fast.receive(plain())
     assert fast.connections[0][0]._turn.left_read_bytes == turn.TURN_BYTES - size_bytes
     assert fast.taken_in_runs == before + 2
+
+
+@pytest.mark.parametrize("before", [95, 700_000 - 5])
+def test_the_time_of_a_run_is_shared_by_its_requests(
+    both: list[Serving], monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """And taken of the same ones as of requests that come alone."""
+    alike(both, plain())
+    done: list[tuple[float, int]] = []
+    note = lambda api, times_s, weight: done.append((times_s[1], weight))  # noqa: E731
+    monkeypatch.setattr(request_metrics, "ALL_TIMED_UP_TO", 100)
+    monkeypatch.setattr(ApiMetrics, "number_before", lambda api, arrived_s: before)
+    monkeypatch.setattr(ApiMetrics, "done", note)
+    monkeypatch.setattr(fetch_in_runs, "perf_counter", iter([1.0, 21.0]).__next__)
+    both[0].receive(plain() * 10)
+    weights = [timed_weight(number) for number in range(before + 1, before + 11)]
+    assert done == [(2.0, weight) for weight in weights if weight]
 
 
 def test_what_was_collected_takes_effect_before(both: list[Serving]) -> None:
