@@ -33,7 +33,7 @@ from fencepost.broker.net.request_metrics import (
 )
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
-from fencepost.machines.session import SessionRules
+from fencepost.machines.session import Principal, SessionRules
 from fencepost.runtime import combined_appends
 from fencepost.runtime.requests.produce import produce
 from fencepost.wire.api.produce import ProduceResponse
@@ -752,6 +752,51 @@ def test_times_are_taken_of_the_same_requests_as_of_others(both, monkeypatch, be
     numbers = range(before + 1, before + 11)
     assert weights == [0 if before < 0 else timed_weight(number) for number in numbers]
     fast.end_turn()
+
+
+class Writers:
+    """An authorizer by which these clients, a user at an address, may do everything."""
+
+    def __init__(self) -> None:
+        self.version: object = "first"
+        self.clients: set[tuple[str, str]] = set()
+
+    def allows(self, client: Any, permission: Any, name: str, *, quiet: bool) -> bool:
+        return (client.principal.name, client.client_host) in self.clients
+
+    def grant(self, client: Any, permission: Any, name: str) -> tuple[bool, None]:
+        return self.allows(client, permission, name, quiet=False), None
+
+
+@needs_kernel
+@pytest.mark.parametrize("other", ["user", "address", "rules", None])
+def test_a_block_of_one_client_is_open_to_none_without_its_rights(both, other) -> None:
+    outputs = []
+    for served in both:
+        (first, _), (second, _), _ = served.connections
+        rules = Writers()
+        for connection in (first, second):
+            rules.clients.add((connection.principal.name, connection.client_host))
+        served.node.partitions.access.authorizer = rules
+        for _ in range(2):
+            for number in (0, 1):
+                served.receive(number, request(plain()))
+            served.end_turn()
+        served.outputs()
+        served.receive(0, request(plain()))
+        if other == "user":
+            second._session.principal = Principal("User", "other")
+        elif other == "address":
+            second.client_host = "192.0.2.7"
+        elif other == "rules":
+            rules.version = "second"
+            rules.clients.clear()
+        served.receive(1, request(plain()))
+        served.end_turn()
+        outputs.append(served.outputs())
+    assert outputs[0] == outputs[1] and both[0].state() == both[1].state()
+    refusal = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED).to_bytes(2, "big")
+    assert [refusal in answer for answer, *_ in outputs[0]] == [False, other is not None, False]
 
 
 @needs_kernel
