@@ -754,6 +754,40 @@ def test_times_are_taken_of_the_same_requests_as_of_others(both, monkeypatch, be
     fast.end_turn()
 
 
+class Charges:
+    """In place of quotas: every run is throttled."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, int, bool]] = []
+
+    def charge_run(
+        self, client: Any, client_id: str, size_bytes: int, used_s: float, *, acks: bool
+    ) -> int:
+        self.runs.append((client_id, size_bytes, acks))
+        return 7
+
+
+@needs_kernel
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_run_that_is_not_answered_mutes_its_connection_at_once(both, monkeypatch, acks) -> None:
+    """And one that is when its last answer leaves, which says so."""
+    one = request(plain(), acks=acks)
+    served_alike(both, [[(number, one) for number in (0, 1)]])
+    fast, charges, muted_ms = both[0], Charges(), list[int]()
+    monkeypatch.setattr(fast.connections[0][0], "quotas", charges)
+    monkeypatch.setattr(Connection, "mute", lambda connection, time_ms: muted_ms.append(time_ms))
+    fast.is_slow = True
+    fast.receive(0, one * 3)
+    assert charges.runs == [("client", 3 * (len(one) - 4), acks != 0)]
+    assert muted_ms == ([] if acks else [7])
+    slots = fast.connections[0][0].waiting
+    assert [slot.throttle_time_ms for slot in slots] == [0, 0, 7 if acks else 0]
+    fast.end_turn()
+    assert muted_ms == [7]
+
+
 class Writers:
     """An authorizer by which these clients, a user at an address, may do everything."""
 
