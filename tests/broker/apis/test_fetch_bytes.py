@@ -8,8 +8,9 @@ import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from fencepost.broker.apis import fetch_bytes
-from fencepost.broker.apis.fetch_bytes import answer_in_bytes, read_plain
+from fencepost.broker.apis.fetch_bytes import PlainFetch, answer_in_bytes, read_plain
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
+from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.wire import backend
 from fencepost.wire.api.fetch import ForgottenTopic
@@ -156,6 +157,42 @@ def test_a_small_answer_is_one_piece(more_bytes: int) -> None:
     parts = answer_in_bytes(1, 0, 0, [("t", 0, bounds, records)])
     assert (len(parts) == 1) is (more_bytes == 0)
     assert any(part is records for part in parts) is (more_bytes == 1), "it is not copied"
+
+
+def answered_both_ways(some: list[Any]) -> bytes:
+    """The answer, which what is compiled makes in one piece."""
+    whole = backend.fetch_kernel.answer(1, 0, 0, some, 1 << 20)
+    assert whole == b"".join(fetch_bytes._answer_in_bytes(1, 0, 0, some))
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("count", [126, 127, 128])
+def test_counts_of_partitions_and_topics_may_take_two_bytes(count: int) -> None:
+    bounds = FetchBounds(1, 1, 1, 0, 1)
+    answered_both_ways([("t", index, bounds, b"r") for index in range(count)])
+    answered_both_ways([(f"t{index}", 0, bounds, b"r") for index in range(count)])
+
+
+def test_a_topic_is_known_by_what_it_is_called() -> None:
+    """In a session the partitions of a topic may come from several requests."""
+    bounds, name = FetchBounds(1, 1, 1, 0, 1), "a topic"
+    again = "".join(list(name))
+    assert again is not name
+    apart = answered_both_ways([(name, 0, bounds, b""), (again, 1, bounds, b"")])
+    assert apart == answered_both_ways([(name, 0, bounds, b""), (name, 1, bounds, b"")])
+
+
+def test_no_buffer_is_kept() -> None:
+    """A bytearray cannot be made longer while its buffer is in use."""
+    frame = bytearray(framed(12, [("t", [reading()])]))
+    arguments = PlainFetch, FetchWanted, Uuid, frame, body_of(frame), 12
+    assert backend.fetch_kernel.read_plain(*arguments) is not None
+    frame += b"more"
+    assert backend.fetch_kernel.read_plain(*arguments) is None
+    records = bytearray(b"records")
+    answered_both_ways([("t", 0, FetchBounds(1, 1, 1, 0, 1), records)])
+    frame += b"more"
+    records += b"more"
 
 
 @pytest.mark.parametrize("records", [None, 5, memoryview(bytes(8)).cast("q")])

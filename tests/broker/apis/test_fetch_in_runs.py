@@ -16,16 +16,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from fencepost.broker.apis import fetch_in_runs
 from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
 from fencepost.broker.apis.fetch_in_runs import FetchInRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.broker.net import answers, client_quotas, request_metrics
+from fencepost.broker.net import answers, client_quotas, request_metrics, turn
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.listener_security import ListenerSecurity
-from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.request_metrics import ApiMetrics, RequestMetrics, timed_weight
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.page_cache import PageCache
 from fencepost.machines.fetch import FetchSessions
@@ -588,6 +590,25 @@ def test_a_session_that_waits_is_woken(both: list[Serving]) -> None:
     assert alike(both, plain(session_epoch=3, **session)) == 1
 
 
+def test_a_session_whose_partitions_are_all_quiet_waits(both: list[Serving]) -> None:
+    """Else its consumer would ask again and again, and be told nothing each time."""
+    session_id = {begun(one, 12, [("t", 0)]) for one in both}.pop()
+    alike(both, plain())
+    session = {"session_id": session_id}
+    assert alike(both, plain(206, session_epoch=1, **session)) == 0
+    for one in both:
+        one.later()
+    alike(both)
+    for epoch in (2, 3, 4):
+        assert alike(both, length_prefixed(framed(12, [], session_epoch=epoch, **session))) == 0
+        assert [len(one.node.fetches) for one in both] == [1, 1], "it waits"
+        for one in both:
+            one.later()
+        alike(both)
+    left = both[0].node.fetches.sessions._sessions[session_id]
+    assert left.entries and not left.stirring, "nothing is looked at"
+
+
 def test_another_apis_requests_have_heads_of_their_own(both: list[Serving]) -> None:
     other = plain(version=11)
     assert alike(both, other, plain(), plain()) == 1
@@ -624,6 +645,85 @@ def test_answers_of_any_size_leave_as_ever(both: list[Serving], is_large: bool) 
     for frame in (plain(), plain(end - 200), plain(max_bytes=33_000), plain(end - 1)):
         alike(both, frame, frame * 3)
     assert both[0].taken_in_runs >= 9
+
+
+def of_two(**fields: Any) -> bytes:
+    """A request for records of two partitions."""
+    topics = [(name, [reading(0, partition_max_bytes=1 << 20)]) for name in ("t", "u")]
+    return length_prefixed(framed(12, topics, **fields))
+
+
+def sizes_in_answer(one: Serving) -> list[int]:
+    """How many bytes of records each partition of the latest answer has."""
+    topics = answers_in(one)[-1].responses
+    return [len(part.records or b"") for topic in topics for part in topic.partitions]
+
+
+@pytest.fixture
+def two(both: list[Serving]) -> list[Serving]:
+    """The second partition has records, too, and a request for both is answered in a run."""
+    for one in both:
+        one.happen("produce", "u", 0)
+    alike(both, plain(), of_two())
+    assert alike(both, of_two()) == 1
+    return both
+
+
+@pytest.mark.parametrize("less_bytes", [0, 1])
+def test_all_partitions_together_are_read_at_once_or_none(
+    two: list[Serving], monkeypatch: pytest.MonkeyPatch, less_bytes: int
+) -> None:
+    for one in two:
+        one.receive(of_two())
+    sizes = sizes_in_answer(two[0])
+    assert len(sizes) == 2 and 0 not in sizes
+    monkeypatch.setattr(turn, "QUANTUM_BYTES", sum(sizes) - less_bytes)
+    assert alike(two, of_two()) == 1 - less_bytes
+
+
+def test_what_memory_has_no_room_for_is_not_read(
+    two: list[Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryBudget, "available_bytes", 1)
+    for one in two:
+        one.receive(of_two())
+    first, second = sizes_in_answer(two[0])
+    assert first > 0 and second == 0
+    assert two[0].outcome() == two[1].outcome()
+
+
+def test_what_is_large_counts_as_read_in_this_turn(both: list[Serving]) -> None:
+    fast = both[0]
+    for one in both:
+        for _ in range(12):
+            one.node.produce(one.full, [1_700_000_000_000] * 200)
+    end, whole = fast.full.log.end_offset, fast.full.log.read(0, 1 << 20, 1 << 30).buffers
+    size_bytes = sum(map(len, whole))
+    assert size_bytes > turn.SMALL_BYTES
+    alike(both, plain(end - 200))
+    before = fast.taken_in_runs
+    fast.receive(plain(end - 200))
+    assert fast.connections[0][0]._turn.left_read_bytes == turn.TURN_BYTES, "it is small"
+    fast.receive(plain())
+    assert fast.connections[0][0]._turn.left_read_bytes == turn.TURN_BYTES - size_bytes
+    assert fast.taken_in_runs == before + 2
+
+
+@pytest.mark.parametrize("before", [95, 700_000 - 5])
+def test_the_time_of_a_run_is_shared_by_its_requests(
+    both: list[Serving], monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """And taken of the same ones as of requests that come alone."""
+    alike(both, plain())
+    done: list[tuple[float, int]] = []
+    note = lambda api, times_s, weight: done.append((times_s[1], weight))  # noqa: E731
+    monkeypatch.setattr(request_metrics, "ALL_TIMED_UP_TO", 100)
+    monkeypatch.setattr(ApiMetrics, "number_before", lambda api, arrived_s: before)
+    monkeypatch.setattr(ApiMetrics, "done", note)
+    monkeypatch.setattr(fetch_in_runs, "perf_counter", iter([1.0, 21.0]).__next__)
+    both[0].receive(plain() * 10)
+    weights = [timed_weight(number) for number in range(before + 1, before + 11)]
+    assert done == [(2.0, weight) for weight in weights if weight]
 
 
 def test_what_was_collected_takes_effect_before(both: list[Serving]) -> None:

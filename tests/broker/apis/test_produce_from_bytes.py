@@ -588,6 +588,41 @@ def test_a_length_of_more_than_32_bits_is_unusual(last_byte, is_usual) -> None:
 
 
 @needs_kernel
+def test_no_byte_behind_a_frame_is_of_a_batch() -> None:
+    """Python keeps a zero behind all bytes, which is what a record without headers ends with."""
+    kernel: Any = backend.produce_kernel
+    batch, rules = bytes(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS)), ProduceRules(1 << 20)
+    assert batch[-1] == 0
+    for frame, is_whole in ((batch, True), (batch[:-1], False)):
+        found = kernel.check_batch(BatchHeader, frame, 0, len(batch), rules, NOW_MS, False)
+        assert (found is not None) is is_whole
+
+
+@needs_kernel
+@pytest.mark.parametrize("bound", ["max_batch_bytes", "segment_bytes"])
+@pytest.mark.parametrize("more_bytes", [0, 1])
+def test_a_batch_is_no_larger_than_may_be_nor_than_a_segment(bound, more_bytes) -> None:
+    kernel: Any = backend.produce_kernel
+    batch = made("plain")
+    assert batch is not None
+    rules = ProduceRules(1 << 20)._replace(**{bound: len(batch) - more_bytes})
+    found = kernel.check_batch(BatchHeader, batch, 0, len(batch), rules, NOW_MS, False)
+    assert (found is not None) is (more_bytes == 0)
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("partitions", "is_usual"),
+    [([1000], True), ([1001], False), ([600, 400], True), ([600, 401], False)],
+)
+def test_a_request_of_very_many_partitions_is_unusual(partitions, is_usual) -> None:
+    kernel: Any = backend.produce_kernel
+    frame = framed(9, [("t", [(0, b"")] * count) for count in partitions])
+    found = kernel.read_request(frame, read_request_header(frame)[1], 9)
+    assert (found is not None) is is_usual
+
+
+@needs_kernel
 def test_the_kernel_checks_its_arguments() -> None:
     kernel: Any = backend.produce_kernel
     batch = made("plain")

@@ -25,12 +25,20 @@ from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.request_metrics import (
+    ALL_TIMED_UP_TO,
+    TIMED_ONE_IN,
+    ApiMetrics,
+    timed_weight,
+)
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
-from fencepost.machines.session import SessionRules
+from fencepost.machines.session import Principal, SessionRules
 from fencepost.runtime import combined_appends
 from fencepost.runtime.requests.produce import produce
+from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import decode_response
 
 from .harness import register, routes_of, to_its_end
 from .partitions import NOW_MS
@@ -567,6 +575,8 @@ def test_what_a_run_does_not_take(both) -> None:
         assert served_alike(both, [[(0, frame)]]) == 0
     topics = [("t", [(0, one)] * 33), ("small", [(0, one)] * 31)]
     assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 1
+    for topics in ([("t", [])], [("t", [(0, one)]), ("small", [])]):
+        assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 0
     another = request(one).replace(b"client", b"others")
     assert served_alike(both, [[(0, another)]]) == 0, "its header has to be read"
     assert served_alike(both, [[(0, another)]]) == 1
@@ -626,6 +636,201 @@ def test_blocks_have_one_timeout_and_are_bounded(both, monkeypatch) -> None:
     settled.clear()
     assert served_alike(both, [[(number, request(long) * 4) for number in (2, 0, 1)]]) == 12
     assert [count for count, size_bytes, _ in settled if size_bytes <= 262_144] == [8, 4]
+
+
+def batch_of(size_bytes: int) -> bytes:
+    """A batch that is so large."""
+    made = [
+        bytes(build_batch([(b"k", b"v" * size)], timestamp_ms=NOW_MS))
+        for size in range(size_bytes - 80, size_bytes - 60)
+    ]
+    return next(data for data in made if len(data) == size_bytes)
+
+
+@needs_kernel
+def test_a_block_may_be_full_to_the_last_byte(both, monkeypatch) -> None:
+    """And a batch may be an eighth of it."""
+    served_alike(both, [[(number, request(small_batch())) for number in range(CONNECTIONS)]])
+    settled: list[int] = []
+    settle = combined_appends.CombinedAppends._settle_block
+
+    def settle_block(appends: Any, block: Any) -> None:
+        settled.append(block.size_bytes)
+        settle(appends, block)
+
+    monkeypatch.setattr(combined_appends.CombinedAppends, "_settle_block", settle_block)
+    largest = request(batch_of(32_768)) * 4
+    assert served_alike(both, [[(number, largest) for number in (1, 2, 0)]]) == 12
+    assert settled == [131_072, 262_144]
+    assert served_alike(both, [[(0, request(batch_of(32_769)))]]) == 0
+
+
+@needs_kernel
+def test_an_index_has_its_next_entry_when_more_than_an_interval_is_behind_it(both) -> None:
+    """And not when it is an interval to the byte: index.interval.bytes is 4096."""
+    served_alike(both, [[(0, request(batch_of(1024)))]])
+    assert served_alike(both, [[(0, request(batch_of(1024)) * 20)]]) == 20
+    assert len(both[0].node.replicas.hosted["t", 0].log._row.active.index) == 4
+
+
+@needs_kernel
+def test_a_block_knows_its_newest_timestamp(both, monkeypatch) -> None:
+    """By which it is seen whether it begins a segment."""
+    served_alike(both, [[(number, request_at(NOW_MS)) for number in (0, 1)]])
+    newest_ms: list[int] = []
+    settle = combined_appends.CombinedAppends._settle_block
+
+    def settle_block(appends: Any, block: Any) -> None:
+        newest_ms.append(block.max_timestamp)
+        settle(appends, block)
+
+    monkeypatch.setattr(combined_appends.CombinedAppends, "_settle_block", settle_block)
+    times_ms = (NOW_MS + 5, NOW_MS + 9, NOW_MS + 7)
+    assert served_alike(both, [[(0, b"".join(map(request_at, times_ms)))]]) == 3
+    assert newest_ms == [NOW_MS + 9]
+
+
+@needs_kernel
+def test_what_was_answered_before_a_failure_stays_answered(both, monkeypatch) -> None:
+    """Where batches are appended one by one and the second cannot be."""
+    appends = combined_appends.CombinedAppends
+    served_alike(both, [[(number, request(plain())) for number in (0, 1, 2)]])
+    fed: list[Any] = []
+    feed_one = appends._feed_one
+
+    def feed_the_first(self: Any, *given: Any) -> None:
+        fed.append(given)
+        if len(fed) == 2:
+            raise RuntimeError("broken")
+        feed_one(self, *given)
+
+    monkeypatch.setattr(appends, "_has_room", lambda *given: False)
+    monkeypatch.setattr(appends, "_feed_one", feed_the_first)
+    for served in both:
+        fed.clear()
+        for number in (0, 1):
+            served.receive(number, request(plain()))
+        served.end_turn()
+        assert len(fed) == 2
+        (first, second, _) = served.outputs()
+        assert first[0] and not first[1], "it is answered"
+        assert second[1] and not second[0], "it is not, and disconnected"
+
+
+@needs_kernel
+def test_the_longest_throttle_time_of_several_answers_counts(both, monkeypatch) -> None:
+    served_alike(both, [[(number, request(plain())) for number in (0, 1)]])
+    fast = both[0]
+    fast.is_slow = True
+    fast.receive(0, request(plain()) * 3)
+    connection, sink = fast.connections[0]
+    first, second, _ = connection.waiting
+    for slot, throttle_time_ms in ((first, 9), (first, 4), (second, 5)):
+        slot.throttle(throttle_time_ms)
+    muted_ms: list[int] = []
+    monkeypatch.setattr(Connection, "mute", lambda one, time_ms: muted_ms.append(time_ms))
+    fast.end_turn()
+    assert muted_ms == [9]
+    size_bytes = 4 + int.from_bytes(sink.sent[:4], "big")
+    answers_sent = [sink.sent[at : at + size_bytes] for at in range(0, 3 * size_bytes, size_bytes)]
+    told_ms = [
+        decode_response(ProduceResponse, 9, bytes(one[4:]))[1].throttle_time_ms
+        for one in answers_sent
+    ]
+    assert told_ms == [9, 5, 0]
+
+
+@needs_kernel
+@pytest.mark.parametrize("before", [ALL_TIMED_UP_TO - 5, 1000 * TIMED_ONE_IN - 5, -1])
+def test_times_are_taken_of_the_same_requests_as_of_others(both, monkeypatch, before) -> None:
+    served_alike(both, [[(number, request(plain())) for number in (0, 1)]])
+    fast = both[0]
+    fast.is_slow = True
+    monkeypatch.setattr(ApiMetrics, "number_before", lambda api, arrived_s: before)
+    fast.receive(0, request(plain()) * 10)
+    weights = [slot.weight for slot in fast.connections[0][0].waiting]
+    numbers = range(before + 1, before + 11)
+    assert weights == [0 if before < 0 else timed_weight(number) for number in numbers]
+    fast.end_turn()
+
+
+class Charges:
+    """In place of quotas: every run is throttled."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, int, bool]] = []
+
+    def charge_run(
+        self, client: Any, client_id: str, size_bytes: int, used_s: float, *, acks: bool
+    ) -> int:
+        self.runs.append((client_id, size_bytes, acks))
+        return 7
+
+
+@needs_kernel
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_run_that_is_not_answered_mutes_its_connection_at_once(both, monkeypatch, acks) -> None:
+    """And one that is when its last answer leaves, which says so."""
+    one = request(plain(), acks=acks)
+    served_alike(both, [[(number, one) for number in (0, 1)]])
+    fast, charges, muted_ms = both[0], Charges(), list[int]()
+    monkeypatch.setattr(fast.connections[0][0], "quotas", charges)
+    monkeypatch.setattr(Connection, "mute", lambda connection, time_ms: muted_ms.append(time_ms))
+    fast.is_slow = True
+    fast.receive(0, one * 3)
+    assert charges.runs == [("client", 3 * (len(one) - 4), acks != 0)]
+    assert muted_ms == ([] if acks else [7])
+    slots = fast.connections[0][0].waiting
+    assert [slot.throttle_time_ms for slot in slots] == [0, 0, 7 if acks else 0]
+    fast.end_turn()
+    assert muted_ms == [7]
+
+
+class Writers:
+    """An authorizer by which these clients, a user at an address, may do everything."""
+
+    def __init__(self) -> None:
+        self.version: object = "first"
+        self.clients: set[tuple[str, str]] = set()
+
+    def allows(self, client: Any, permission: Any, name: str, *, quiet: bool) -> bool:
+        return (client.principal.name, client.client_host) in self.clients
+
+    def grant(self, client: Any, permission: Any, name: str) -> tuple[bool, None]:
+        return self.allows(client, permission, name, quiet=False), None
+
+
+@needs_kernel
+@pytest.mark.parametrize("other", ["user", "address", "rules", None])
+def test_a_block_of_one_client_is_open_to_none_without_its_rights(both, other) -> None:
+    outputs = []
+    for served in both:
+        (second, _), (first, _), _ = served.connections
+        rules = Writers()
+        for connection in (first, second):
+            rules.clients.add((connection.principal.name, connection.client_host))
+        served.node.partitions.access.authorizer = rules
+        for _ in range(2):
+            for number in (0, 1):
+                served.receive(number, request(plain()))
+            served.end_turn()
+        served.outputs()
+        served.receive(1, request(plain()))  # the reader of before, 0, is settled at once
+        if other == "user":
+            second._session.principal = Principal("User", "other")
+        elif other == "address":
+            second.client_host = "192.0.2.7"
+        elif other == "rules":
+            rules.version = "second"
+            rules.clients.clear()
+        served.receive(0, request(plain()))
+        served.end_turn()
+        outputs.append(served.outputs())
+    assert outputs[0] == outputs[1] and both[0].state() == both[1].state()
+    refusal = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED).to_bytes(2, "big")
+    assert [refusal in answer for answer, *_ in outputs[0]] == [other is not None, False, False]
 
 
 @needs_kernel

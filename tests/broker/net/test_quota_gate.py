@@ -11,6 +11,7 @@ from fencepost.broker.net.client_quotas import FETCH_KEY, PRODUCE_KEY, Meter, Qu
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.quota import ClientQuotas
 from fencepost.machines.session import Principal
+from fencepost.runtime.requests.context import Pieces
 
 METADATA_KEY = 3
 BURST_BYTES = 1_000
@@ -133,3 +134,96 @@ def test_what_a_request_takes_after_its_charge_is_charged_with_the_next(
 
     assert used_by_a_request(0.5, 1.5) == []
     assert used_by_a_request(0.0, 0.0) == [1_000], "2 s in all: 20 % of 10 s"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the time of requests is taken by."""
+    made = [100.0]
+    monkeypatch.setattr(client_quotas, "perf_counter", lambda: made[0])
+    return made
+
+
+@pytest.fixture
+def timed(clock: list[float]) -> tuple[QuotaGate, ClientQuotas]:
+    """Time and bytes of one user are limited."""
+    quotas = ClientQuotas()
+    limits = {"producer_byte_rate": 100.0, "request_percentage": 10.0}
+    quotas.apply(PersistentMap().update({(("user", "u"),): limits}))
+    gate = QuotaGate(lambda: 0)
+    gate.apply(quotas)
+    return gate, quotas
+
+
+def test_a_second_counts_once_and_while_there_is_work(
+    timed: tuple[QuotaGate, ClientQuotas], clock: list[float]
+) -> None:
+    accounts = timed[0].quotas.accounts("u", "c")
+    assert accounts is not None
+    meter = Meter(accounts)
+    clock[0] += 1
+    assert not meter.begin(), "it has begun"
+    clock[0] += 1
+    for _ in range(2):
+        meter.end()
+        clock[0] += 10
+    assert meter.begin()
+    clock[0] += 1
+    assert meter.take_s() == 3.0
+    clock[0] += 1
+    assert meter.take_s() == 1.0
+    meter.end()
+    assert meter.take_s() == 0.0
+
+
+def test_pieces_end_no_work_that_was_under_way(
+    timed: tuple[QuotaGate, ClientQuotas], clock: list[float]
+) -> None:
+    def pieces() -> Pieces:
+        clock[0] += 1
+        yield
+        clock[0] += 1
+        return []
+
+    request = Request(METADATA_KEY)
+    timed[0].begun(request)
+    measured = timed[0].measured(request, pieces())
+    next(measured)
+    clock[0] += 1
+    assert request.meter is not None and request.meter.take_s() == 2.0, "its handler goes on"
+    request.meter.end()
+    clock[0] += 10
+    assert next(measured, None) is None
+    clock[0] += 10
+    assert request.meter.take_s() == 1.0
+
+
+def test_the_time_of_a_run_is_charged_if_it_is_answered(
+    timed: tuple[QuotaGate, ClientQuotas],
+) -> None:
+    gate, quotas = timed
+    client = Request(PRODUCE_KEY)
+    assert gate.charge_run(client, "c", 0, 5.0, acks=False) == 0
+    assert gate.charge_run(client, "c", 0, 5.0, acks=True) == 1_000
+    throttles = [
+        [use.throttles for use in one.usages(0)] for one in (quotas.requests, quotas.produced)
+    ]
+    assert throttles == [[1], [0]], "its time was too much, and its bytes are none"
+
+
+@pytest.mark.parametrize("key", [17, 36])
+@pytest.mark.parametrize("is_before_login", [True, False])
+def test_a_login_is_charged_to_who_has_logged_in_before(
+    gate: QuotaGate, key: int, is_before_login: bool
+) -> None:
+    request = Request(key, is_before_login=is_before_login)
+    gate.begun(request)
+    assert (request.meter is None) is is_before_login
+
+
+def test_what_has_no_answer_is_charged_once(gate: QuotaGate) -> None:
+    produce = Request(PRODUCE_KEY, 2 * BURST_BYTES)
+    gate.begun(produce)
+    for _ in range(2):
+        gate.charge_unanswered(produce)
+    assert produce.throttles_ms == [10_000]

@@ -110,7 +110,7 @@ class FetchInRuns:
                 return start
             max_bytes = min(max_bytes, meter.fetch_bytes_max)
         self._meter, self._charge_answer = meter, quotas.charge_answer
-        self._throttle_ms = 0  # a run that failed after it was charged may have left one
+        self._throttle_ms = 0  # the run before may have left one
         partitions, find, finder = self._parts.partitions, None, None
         if partitions.access.authorizer is None:
             find = partitions.finder_for_anyone(by_id=version >= TOPIC_IDS_FROM)
@@ -228,10 +228,9 @@ class FetchInRuns:
         self, context: PendingRequest, session: FetchContext[SessionKey] | ErrorCode
     ) -> None:
         """Answer a request that was charged, and is too much."""
-        throttle_ms, self._throttle_ms = self._throttle_ms, 0
         assert context.meter is not None and not isinstance(session, ErrorCode), "it was charged"
         context.meter.is_charged = True
-        context.throttle(throttle_ms)
+        context.throttle(self._throttle_ms)
         keys = [wanted.key for wanted in session.partitions]
         context.reply(throttled_answer(self._parts, session, keys))
 
