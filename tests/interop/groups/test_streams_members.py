@@ -126,7 +126,7 @@ def refused(stage: Stage, said: dict[str, Any], error: int | None, version: int 
 def test_a_first_heartbeat(
     perform: Performance, name: str, said: dict[str, Any], error: int | None
 ) -> None:
-    perform(f"streams-first-{name}", partial(refused, said=said, error=error))
+    perform(f"streams-member-first-{name}", partial(refused, said=said, error=error))
 
 
 @scene
@@ -377,4 +377,4 @@ def topology_descriptions_are_not_kept(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", scene)
 def test_scene(perform: Performance, name: str) -> None:
-    perform(f"streams-{name}", scene[name])
+    perform(f"streams-member-{name}", scene[name])
