@@ -165,31 +165,6 @@ def sources_that_are_not_copartitioned(stage: Stage) -> None:
 
 
 @scene
-def internal_topics_are_made(stage: Stage) -> None:
-    topic, group = stage.topic("t", 3), stage.name("g")
-    repartition = TopicInfo(name=f"{group}-r")
-    changelog = TopicInfo(name=f"{group}-c")
-    shape = topology(
-        subtopology("0", topic, repartition_sink_topics=[repartition.name]),
-        subtopology(
-            "1", repartition_source_topics=[repartition], state_changelog_topics=[changelog]
-        ),
-    )
-    first = join(stage, group, "a", shape)
-    stage.require("status", [one.status_code for one in first.status], [3])
-    request = StreamsGroupHeartbeatRequest(
-        group_id=group, member_id="a", member_epoch=first.member_epoch
-    )
-
-    def has_tasks(answer: Any) -> bool:
-        request.member_epoch = answer.member_epoch
-        return bool(answer.active_tasks)
-
-    stage.until(request, has_tasks, "tasks", 1)
-    describe(stage, group)
-
-
-@scene
 def epochs_that_are_fenced(stage: Stage) -> None:
     topic, group = stage.topic("t", 2), stage.name("g")
     join(stage, group, "a", topology(subtopology("0", topic)))
