@@ -78,18 +78,19 @@ class ScriptedVoters:
             self._open.append(listener)
             threading.Thread(target=self._accept, args=(voter_id, listener), daemon=True).start()
 
-    def hear(self, kind: type[R], timeout_s: float = DEADLINE_S) -> tuple[R, Heard]:
-        """Take the oldest request of this kind from the inbox; AssertionError in time."""
-        deadline = time.monotonic() + timeout_s
+    def hear(self, *kinds: type[R]) -> tuple[R, Heard]:
+        """Take the oldest request of these kinds from the inbox; AssertionError in time."""
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             for number, heard in enumerate(self._kept):
-                if isinstance(heard.request, kind):
+                if isinstance(heard.request, kinds):
                     del self._kept[number]
                     return heard.request, heard
             try:
                 self._kept.append(self._inbox.get(timeout=max(0, deadline - time.monotonic())))
             except queue.Empty:
-                raise AssertionError(f"no {kind.__name__} was heard in {timeout_s} s") from None
+                names = " or ".join(kind.__name__ for kind in kinds)
+                raise AssertionError(f"no {names} was heard in {DEADLINE_S} s") from None
 
     def turn_away(self, answer: Callable[[FetchRequest], Message]) -> None:
         """Answer fetches of epoch 0, which look for a leader, those that wait and those to come."""

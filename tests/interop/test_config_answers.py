@@ -55,17 +55,18 @@ def test_a_topics_configs_are_kafkas(broker, topic):
         for c in configs
         if c.name not in NOT_COMPARED
     }
-    expected = {name: (value, 5, kind, False, False) for name, value, kind in TOPIC_CONFIGS_4_3}
+    expected = {name: (value, 5, kind, False, False) for name, value, kind in TOPIC_CONFIGS}
     assert described == expected
 
 
-TOPIC_CONFIGS_4_3 = [
+TOPIC_CONFIGS = [
     ("cleanup.policy", "delete", 7),
     ("compression.gzip.level", "-1", 3),
     ("compression.lz4.level", "9", 3),
     ("compression.type", "producer", 2),
     ("compression.zstd.level", "3", 3),
     ("delete.retention.ms", "86400000", 5),
+    ("errors.deadletterqueue.group.enable", "false", 1),
     ("file.delete.delay.ms", "60000", 5),
     ("flush.messages", "9223372036854775807", 5),
     ("flush.ms", "9223372036854775807", 5),
@@ -75,6 +76,7 @@ TOPIC_CONFIGS_4_3 = [
     ("local.retention.bytes", "-2", 5),
     ("local.retention.ms", "-2", 5),
     ("max.compaction.lag.ms", "9223372036854775807", 5),
+    ("max.decompressed.message.bytes", "2147483639", 3),
     ("max.message.bytes", "1048588", 3),
     ("message.timestamp.after.max.ms", "3600000", 5),
     ("message.timestamp.before.max.ms", "9223372036854775807", 5),
@@ -82,6 +84,8 @@ TOPIC_CONFIGS_4_3 = [
     ("min.cleanable.dirty.ratio", "0.5", 6),
     ("min.compaction.lag.ms", "0", 5),
     ("preallocate", "false", 1),
+    ("remote.copy.lag.bytes", "-1", 5),
+    ("remote.copy.lag.ms", "0", 5),
     ("remote.log.copy.disable", "false", 1),
     ("remote.log.delete.on.disable", "false", 1),
     ("remote.storage.enable", "false", 1),

@@ -296,7 +296,7 @@ def test_producer_snapshots(kafka_dir, capsys):
     assert paths
     for path in map(str, paths):
         head, *entries = ours(capsys, path)
-        assert head["entries_count"] == len(entries) == 2
+        assert head["content"]["entries_count"] == len(entries) == 2
         assert [tuple(one[name] for name in names) for one in entries] == entries_of(
             path, "producerId", "producerEpoch", "coordinatorEpoch", "lastTimestamp",
             "lastSequence", "lastOffset", "offsetDelta",

@@ -59,14 +59,20 @@ def side_of(kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="session")
-def on_apache(side_of: Sides) -> Callable[[str, Scene], Transcript]:
-    """Plays a scene on Apache Kafka, once for all tests that need its transcript."""
-    played: dict[str, Transcript] = {}
+def on_apache(side_of: Sides) -> Callable[[str, Scene, str], Transcript]:
+    """Plays a scene on Apache Kafka, once for all tests that need its transcript.
 
-    def performed(name: str, scene: Scene) -> Transcript:
+    A name belongs to one test: what another test calls the same would be compared with this one's
+    transcript, and meet its topics and groups.
+    """
+    played: dict[str, tuple[str, Transcript]] = {}
+
+    def performed(name: str, scene: Scene, test: str) -> Transcript:
         if name not in played:
-            played[name] = play(side_of("apache"), name, scene)
-        return played[name]
+            played[name] = test, play(side_of("apache"), name, scene)
+        owner, transcript = played[name]
+        assert owner == test, f"{owner} has a scene {name}, too"
+        return transcript
 
     return performed
 
@@ -75,12 +81,14 @@ def on_apache(side_of: Sides) -> Callable[[str, Scene], Transcript]:
 def perform(
     request: pytest.FixtureRequest,
     side_of: Sides,
-    on_apache: Callable[[str, Scene], Transcript],
+    on_apache: Callable[[str, Scene, str], Transcript],
 ) -> Performance:
     """Plays a scene: on Apache Kafka it must come true, and on ours be answered alike."""
 
+    test = f"{request.module.__name__}.{request.function.__name__}"
+
     def performed(name: str, scene: Scene) -> None:
-        theirs = on_apache(name, scene)
+        theirs = on_apache(name, scene, test)
         if request.param == "apache":
             assert not theirs.failure, f"{name} on Apache Kafka: {theirs.failure}\n{theirs.last()}"
             return

@@ -282,14 +282,6 @@ def describe_offsets(
     version: int = 1,
     error: int | None = 0,
 ) -> Any:
-    request = offsets_request(group, topics)
-    return stage.ask(request, version, error=error).groups[0]
-
-
-def offsets_request(
-    group: str, topics: dict[str, list[int]] | None = None
-) -> DescribeShareGroupOffsetsRequest:
-    """DescribeShareGroupOffsets of these partitions, or of all."""
     rows = None
     if topics is not None:
         rows = [
@@ -297,7 +289,8 @@ def offsets_request(
             for name, numbers in topics.items()
         ]
     wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=rows)
-    return DescribeShareGroupOffsetsRequest(groups=[wanted])
+    request = DescribeShareGroupOffsetsRequest(groups=[wanted])
+    return stage.ask(request, version, error=error).groups[0]
 
 
 def alter_offsets(

@@ -193,7 +193,10 @@ def locks_run_out(stage: Stage) -> None:
 
 @scene
 def renewals(stage: Stage) -> None:
-    """The lock begins again; nothing is fetched with it (KIP-1222)."""
+    """The lock begins again; nothing is fetched with it (KIP-1222).
+
+    A write of Kafka's has the start offset from before it, so one that moves no offset is the last.
+    """
     topic, group = ready_group(stage, "m")
     produce(stage, topic, *TEN)
     epoch = fetch_some(stage, group, "m", 0, topic)
@@ -205,6 +208,8 @@ def renewals(stage: Stage) -> None:
     mixed: dict[str, dict[int, Acks]] = {topic: {0: [(0, 1, [ACCEPT, RENEW])]}}
     acknowledge(stage, group, "m", epoch + 2, mixed, is_renew_ack=True)
     acknowledge(stage, group, "m", epoch + 3, {topic: {0: [(1, 9, [ACCEPT])]}})
+    epoch = fetch_some(stage, group, "m", epoch + 4, topic)
+    acknowledge(stage, group, "m", epoch, {topic: {0: [(10, 10, [RELEASE])]}})
     describe_offsets(stage, group)
 
 

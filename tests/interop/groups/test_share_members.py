@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from fencepost.wire.api.share_group_describe import ShareGroupDescribeRequest
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode as E
 
+from ...waiting import eventually
 from . import consumer_words as consumers, share_words as shares
 from .classic_words import form
 from .conftest import Performance
@@ -119,22 +121,30 @@ def members_that_leave(stage: Stage) -> None:
 def members_share_partitions(stage: Stage) -> None:
     """More members than partitions: each has one, and each partition its members."""
     topic, group = stage.topic("t", 2), stage.name("g")
+    requests = []
     for label in "abcd":
-        join_until_assigned(stage, group, label, topic)
+        epoch = join_until_assigned(stage, group, label, topic).member_epoch
         stage.entries.pop()  # which partition it is depends on the id of the topic
-    described = stage.connection().request(ShareGroupDescribeRequest(group_ids=[group]), 1)
-    counts = sorted(
-        sum(len(one.partitions) for one in member.assignment.topic_partitions)
-        for member in described.groups[0].members
-    )
-    stage.require("counts", counts, [1, 1, 1, 1])
-    by_partition = sorted(
-        number
-        for member in described.groups[0].members
-        for one in member.assignment.topic_partitions
-        for number in one.partitions
-    )
-    stage.require("by partition", by_partition, [0, 0, 1, 1])
+        requests.append(
+            ShareGroupHeartbeatRequest(group_id=group, member_id=label, member_epoch=epoch)
+        )
+
+    def settled() -> list[list[int]]:
+        """The partitions of each member, once all are in the group's epoch."""
+        for request in requests:
+            request.member_epoch = stage.connection().request(request, 1).member_epoch
+        asked = ShareGroupDescribeRequest(group_ids=[group])
+        (described,) = stage.connection().request(asked, 1).groups
+        if any(member.member_epoch != described.group_epoch for member in described.members):
+            return []
+        return [
+            [number for one in member.assignment.topic_partitions for number in one.partitions]
+            for member in described.members
+        ]
+
+    dealt = eventually(settled, "all members to be in the group's epoch")
+    stage.require("counts", [len(numbers) for numbers in dealt], [1, 1, 1, 1])
+    stage.require("by partition", sorted(itertools.chain(*dealt)), [0, 0, 1, 1])
 
 
 @scene

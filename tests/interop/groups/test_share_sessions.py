@@ -12,6 +12,7 @@ from fencepost.wire.errors import ErrorCode as E
 from .conftest import Performance
 from .share_words import (
     ACCEPT,
+    SESSION_VERSION,
     UNKNOWN_TOPIC,
     acknowledge,
     acquired,
@@ -52,7 +53,13 @@ def first_fetch(stage: Stage, said: dict[str, Any], error: int) -> None:
     topic, group = ready_group(stage, "m")
     said = {**QUICK, "group": group, "member": "m", "epoch": 0, "topics": {topic: {0: []}}, **said}
     named = [said.pop(name) for name in ("group", "member", "epoch", "topics")]
-    fetch(stage, *named, error=error, **said)
+    if error or not named[-1]:
+        fetch(stage, *named, error=error, **said)
+        return
+    # A partition has no row until its state has been read, so the session is begun again.
+    request = fetch_request(stage, *named, **said)
+    answer = stage.until(request, lambda seen: seen.responses, "a row", SESSION_VERSION)
+    stage.require("error", answer.error_code, error)
 
 
 @pytest.mark.parametrize(("name", "said", "error"), FETCHES, ids=[name for name, *_ in FETCHES])

@@ -205,6 +205,9 @@ def streams_internal_topics(stage: Stage) -> None:
     )
     answer = join(stage, group, "a", sent, only=without_details)
     stage.require("statuses", statuses(answer), [3])
+    ((said, names),) = (one.status_detail.split(": ") for one in answer.status or ())
+    # The order of the names is that of a hash table of Kafka's.
+    stage.note("detail", (said, sorted(names.split(", "))))
     request = StreamsGroupHeartbeatRequest(group_id=group, member_id="a", member_epoch=2)
 
     def is_ready(answer: Any) -> bool:

@@ -126,7 +126,7 @@ def refused(stage: Stage, said: dict[str, Any], error: int | None, version: int 
 def test_a_first_heartbeat(
     perform: Performance, name: str, said: dict[str, Any], error: int | None
 ) -> None:
-    perform(f"streams-first-{name}", partial(refused, said=said, error=error))
+    perform(f"streams-member-first-{name}", partial(refused, said=said, error=error))
 
 
 @scene
@@ -161,31 +161,6 @@ def sources_that_are_not_copartitioned(stage: Stage) -> None:
     shape = topology(subtopology("0", topic, other, copartition_groups=[together]))
     first = join(stage, group, "a", shape)
     stage.require("status", [one.status_code for one in first.status], [2])
-    describe(stage, group)
-
-
-@scene
-def internal_topics_are_made(stage: Stage) -> None:
-    topic, group = stage.topic("t", 3), stage.name("g")
-    repartition = TopicInfo(name=f"{group}-r")
-    changelog = TopicInfo(name=f"{group}-c")
-    shape = topology(
-        subtopology("0", topic, repartition_sink_topics=[repartition.name]),
-        subtopology(
-            "1", repartition_source_topics=[repartition], state_changelog_topics=[changelog]
-        ),
-    )
-    first = join(stage, group, "a", shape)
-    stage.require("status", [one.status_code for one in first.status], [3])
-    request = StreamsGroupHeartbeatRequest(
-        group_id=group, member_id="a", member_epoch=first.member_epoch
-    )
-
-    def has_tasks(answer: Any) -> bool:
-        request.member_epoch = answer.member_epoch
-        return bool(answer.active_tasks)
-
-    stage.until(request, has_tasks, "tasks", 1)
     describe(stage, group)
 
 
@@ -377,4 +352,4 @@ def topology_descriptions_are_not_kept(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", scene)
 def test_scene(perform: Performance, name: str) -> None:
-    perform(f"streams-{name}", scene[name])
+    perform(f"streams-member-{name}", scene[name])
