@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,31 @@ INNER = pa.struct([("a", pa.int32()), ("d", pa.decimal128(9, 2))])
 WIDER_INNER = pa.struct([("a", pa.int64()), ("d", pa.decimal128(18, 2)), ("b-c", pa.string())])
 
 
+OF_TABLE = (("__key", pa.binary()), ("__offset", pa.int64()))
+ODD = ("a b", "a.b", "a`b", "`", "c-d", 'q"q', "q'q", "p,p", "x:y", "<z>", "(t)", "u;u", "e=e",
+       "{v}", "n\nn", "t\tt", "\\", "Ünï", "9", "select", "--", "${h}", "/*")  # fmt: skip
+
+
+def with_odd_names(first: pa.DataType, names: Sequence[str]) -> pa.Schema:
+    """Columns, and fields in structs, arrays and maps; the first of all names is of this type."""
+    fields = [pa.field(one, first if one == ODD[0] else pa.int32()) for one in names]
+    few = pa.struct(fields[:3])
+    inside = pa.struct([*fields, ("l", pa.list_(few)), ("m", pa.map_(pa.string(), few))])
+    return pa.schema([*few, ("inside", inside), *OF_TABLE])
+
+
+PLACES = {
+    "at first": [with_odd_names(pa.int32(), ODD)],
+    "later": [
+        pa.schema(OF_TABLE), with_odd_names(pa.int32(), ODD[:-1]), with_odd_names(pa.int64(), ODD)
+    ],
+}  # fmt: skip
+"""Of two tables, which columns each has after the other."""
+
+
 def nested(inner: pa.DataType) -> pa.Schema:
     kinds = {"s": inner, "l": pa.list_(inner), "m": pa.map_(pa.string(), inner)}
-    return pa.schema([*kinds.items(), ("__key", pa.binary()), ("__offset", pa.int64())])
+    return pa.schema([*kinds.items(), *OF_TABLE])
 
 
 def main() -> None:
@@ -56,6 +79,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     found = evolved(spark, format, f"file:{directory}/latest")
     found |= evolved_inside(spark, format, f"file:{directory}/nested")
+    for when, schemas in PLACES.items():
+        place = f"file:{directory}/odd {when}"
+        found[f"odd names {when}"] = named_oddly(spark, format, place, schemas)
     found["archive without headers"] = lost(spark, format, Path(directory) / "archive")
     found["appended"] = appended(spark, format, Path(directory) / "appended")
     print(json.dumps(found))
@@ -125,6 +151,47 @@ def evolved_inside(spark: Any, format: str, place: str) -> dict[str, Any]:
     found["alike"] = [row["l"] == [row["s"], None] and row["m"] == {"k": row["s"]} for row in rows]
     found["struct refused"] = make(pa.struct([("a", pa.string())]))
     return found
+
+
+def named_oddly(spark: Any, format: str, place: str, schemas: list[pa.Schema]) -> list[Any]:
+    """Whether a table has all that was put into it, after a row of each of these schemas; or why it
+    took one of them not."""
+
+    def put(number: int, schema: pa.Schema) -> bool:
+        table = LakeTable(spark, format, place)
+        table.make(schema)
+        row = numbered(pa.struct(schema), number) | {"__key": b"%d" % number}
+        changes = fitted(pa.Table.from_pylist([row], schema), table.columns(schema, ("__key",)))
+        changes = changes.append_column("__drop", [[False]])
+        table.merge(spark.createDataFrame(changes), "q", number)
+        rows.append(without_nulls(row))
+        has = LakeTable(spark, format, place).rows().orderBy("__key").collect()
+        return [without_nulls(one.asDict(recursive=True)) for one in has] == rows
+
+    rows: list[dict[str, Any]] = []
+    try:
+        return [put(number, schema) for number, schema in enumerate(schemas)]
+    except TableError as error:
+        return [str(error)]
+
+
+def numbered(kind: pa.DataType, number: int) -> Any:
+    """A value of which every part is another one."""
+    if pa.types.is_struct(kind):
+        return {one.name: numbered(one.type, number * 100 + at) for at, one in enumerate(kind)}
+    if pa.types.is_list(kind):
+        return [numbered(kind.value_type, number)]
+    return [("k", numbered(kind.item_type, number))] if pa.types.is_map(kind) else number
+
+
+def without_nulls(value: Any) -> Any:
+    """What rows have where they have something, maps as Spark gives them."""
+    if isinstance(value, list):
+        pairs = bool(value) and isinstance(value[0], tuple)
+        return without_nulls(dict(value)) if pairs else list(map(without_nulls, value))
+    if isinstance(value, dict):
+        return {name: without_nulls(one) for name, one in value.items() if one is not None}
+    return value
 
 
 def lost(spark: Any, format: str, directory: Path) -> str:

@@ -176,5 +176,7 @@ def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path:
     ]
     assert found["alike"] == [True, True, True]
     assert "column s is struct<" in found["struct refused"]
+    assert found["odd names at first"] == [True]
+    assert found["odd names later"] == [True, True, True]
     assert "has no column headers, which is array<struct<" in found["archive without headers"]
     assert found["appended"] == ["bigint", [0, 0, None], [0, 1, None]]

@@ -29,6 +29,7 @@ from fencepost.spark.archive.compaction import Compacted, compact
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
 from fencepost.spark.archive.running import Run
 from fencepost.spark.archive.tables import TABLE, iceberg_table, told_plainly
+from fencepost.spark.ddl import quoted
 
 RETENTION: Final = timedelta(days=7)
 RETENTION_MIN: Final = timedelta(days=1)
@@ -157,7 +158,7 @@ def _listing_tasks(spark: Any) -> int:
 
 
 def _delta(layout: Layout) -> str:
-    return f"delta.`{layout.for_spark(TABLE).replace('`', '``')}`"
+    return f"delta.{quoted(layout.for_spark(TABLE))}"
 
 
 def _rewrite(spark: Any, layout: Layout, target_bytes: int) -> Compacted:

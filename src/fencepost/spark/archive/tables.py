@@ -25,6 +25,7 @@ from typing import Any, Final
 from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, how_to_load
 from fencepost.spark.columns import default_schema
+from fencepost.spark.ddl import quoted
 
 DATE: Final = (
     "date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), 86400000000))"
@@ -161,7 +162,7 @@ def require_columns(found: Any, path: str) -> None:
             raise ArchiveError(
                 f"{path}: column {one.name} is {types[one.name]} and may not be null, and an "
                 "archive has no values of it; allow nulls (ALTER TABLE ... ALTER COLUMN "
-                f"{one.name} DROP NOT NULL)"
+                f"{quoted(one.name)} DROP NOT NULL)"
             )
 
 

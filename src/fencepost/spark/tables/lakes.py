@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from fencepost.arrow.archive.layout import ArchiveError
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
 from fencepost.spark.archive.tables import told_plainly
+from fencepost.spark.ddl import quoted, type_ddl
 from fencepost.spark.evolution import (
     LOSSLESS,
     REMEDY,
@@ -44,6 +45,8 @@ from fencepost.spark.tables.versions import PARQUET
 LAKES: Final = (DELTA, ICEBERG)
 ROWS: Final = "rows"
 _NEW: Final = "__new_"
+_SUBSTITUTE: Final = "spark.sql.variable.substitute"
+_MAPPING: Final = "delta.columnMapping.mode"
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
@@ -54,7 +57,7 @@ class LakeTable:
         self.spark = spark
         self.format = format
         self.path = f"{place}/{ROWS}"
-        self.name = f"delta.`{self.path}`" if format == DELTA else _iceberg_name(spark, place)
+        self.name = f"delta.{quoted(self.path)}" if format == DELTA else _iceberg_name(spark, place)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -69,14 +72,23 @@ class LakeTable:
         table cannot take a column in."""
         with self._told():
             if not self._exists():
-                empty = self.spark.createDataFrame([], spark_schema_of(columns))
-                if self.format == DELTA:
-                    empty.write.format(DELTA).save(self.path)
-                else:
-                    empty.writeTo(self.name).using(ICEBERG).create()
+                self._create(self.spark.createDataFrame([], spark_schema_of(columns)))
             # Jars of another Spark may fail at the first read, and not before.
             self.rows().select("__offset").limit(1).collect()
         self._evolve(columns)
+
+    def _create(self, empty: Any) -> None:
+        from pyspark.errors import AnalysisException
+
+        if self.format == ICEBERG:
+            empty.writeTo(self.name).using(ICEBERG).create()
+            return
+        try:
+            empty.write.format(DELTA).save(self.path)
+        except AnalysisException as error:
+            if not _needs_mapping(error):
+                raise
+            empty.write.format(DELTA).option(_MAPPING, "name").save(self.path)
 
     def _exists(self) -> bool:
         if self.format == ICEBERG:
@@ -116,7 +128,7 @@ class LakeTable:
 
         has = self._has(columns.names)
         for one in [step for column in columns for step in self._steps(has, column)]:
-            kind = spark_schema_of(pa.schema([pa.field("", one.wide)]))[0].dataType.simpleString()
+            kind = type_ddl(spark_schema_of(pa.schema([pa.field("", one.wide)]))[0].dataType)
             try:
                 self._take(one, kind)
             except PySparkException as error:
@@ -146,15 +158,31 @@ class LakeTable:
 
     def _take(self, step: Step, kind: str) -> None:
         """Add a column or field, or widen it."""
+        from pyspark.errors import AnalysisException
+
         name = ".".join(map(quoted, step.place))
-        if step.old is None:
-            self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({name} {kind})")
+        if step.old is not None:
+            if self.format == DELTA:
+                self._alter("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+            self._alter(f"ALTER COLUMN {name} TYPE {kind}")
             return
-        if self.format == DELTA:
-            self.spark.sql(
-                f"ALTER TABLE {self.name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-            )
-        self.spark.sql(f"ALTER TABLE {self.name} ALTER COLUMN {name} TYPE {kind}")
+        try:
+            self._alter(f"ADD COLUMNS ({name} {kind})")
+        except AnalysisException as error:
+            if not _needs_mapping(error):
+                raise
+            self._alter(f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+            self._alter(f"ADD COLUMNS ({name} {kind})")
+
+    def _alter(self, change: str) -> None:
+        """Spark would put values of settings, mostly nothing, where names have `${...}`."""
+        settings = self.spark.conf
+        before = settings.get(_SUBSTITUTE)
+        try:
+            settings.set(_SUBSTITUTE, "false")
+            self.spark.sql(f"ALTER TABLE {self.name} {change}")
+        finally:
+            settings.set(_SUBSTITUTE, before)
 
     def rows(self) -> Any:
         """All rows and deletions, a DataFrame."""
@@ -209,14 +237,15 @@ def arrow_schema_of(schema: Any) -> pa.Schema:
     return to_arrow_schema(schema, **utc)
 
 
-def quoted(name: str) -> str:
-    """A column's name as a part of an expression."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _is_same(has: pa.Field, wanted: pa.Field) -> bool:
     """Whether they are so for Spark, which has one type of timestamps for all time zones."""
     return bool(spark_schema_of(pa.schema([has])) == spark_schema_of(pa.schema([wanted])))
+
+
+def _needs_mapping(error: Any) -> bool:
+    """Whether Delta wants names of columns apart from those in files: it does for a few
+    characters, and only then, since readers must know of it."""
+    return bool((error.getCondition() or "").startswith("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME"))
 
 
 def _changes_scale(old: pa.DataType | None, wide: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from fencepost.arrow.checkpoint import read_checkpoint
 from fencepost.arrow.storage import Storage, storage_at
+from fencepost.spark.ddl import quoted
 from fencepost.spark.options import source_options
 from fencepost.spark.tables.batches import (
     ON_ERROR,
@@ -33,7 +34,7 @@ from fencepost.spark.tables.columns import OWN, evolved_columns, require_usable
 from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, Registry
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.events import BYTES, DEBEZIUM, DECODES, FLAT, UNAVAILABLE
-from fencepost.spark.tables.lakes import LAKES, LakeTable, arrow_schema_of, in_lake, quoted
+from fencepost.spark.tables.lakes import LAKES, LakeTable, arrow_schema_of, in_lake
 from fencepost.spark.tables.meanings import semantic_nodes
 from fencepost.spark.tables.order import ORDERS, SOURCE, TOPIC
 from fencepost.spark.tables.spark_tasks import in_spark
