@@ -313,7 +313,7 @@ def test_who_does_not_wait_to_receive_is_not_counted_for_that(node: RunningNode)
         client.connection.connection_lost(None)
         return counted
 
-    assert node.call(go_on) == [0, connections.SCRATCH_SIZE_BYTES]
+    assert node.call(go_on) == [0, turns.QUANTUM_BYTES]
 
 
 def test_what_many_fetches_read_at_once_is_bounded(
@@ -414,6 +414,38 @@ def test_what_is_received_of_large_frames_is_bounded_in_a_turn(narrow: RunningNo
     assert len(seen) < TURNS_MAX
     assert max(map(sum, seen)) <= WIDEST_TURN
     assert len(set(sent)) == 1 and sent[0] > 0, "all are answered, and alike"
+
+
+READS_AT_ONCE = 32
+"""As often libuv reads from one socket before it looks at the next."""
+
+
+def test_a_client_that_always_has_more_leaves_the_others_their_share(narrow: RunningNode) -> None:
+    frame = bytes(encode_request(ApiVersionsRequest(client_software_name="n" * 30_000), 3, 1, ""))
+
+    async def send() -> tuple[list[int], list[list[int]]]:
+        clients = [Peer(narrow) for _ in range(CLIENTS)]
+        received = [0] * CLIENTS
+        seen = []
+        while min(received) < 8 * QUANTUM_BYTES and len(seen) < TURNS_MAX:
+            now = [0] * CLIENTS
+            for number, client in enumerate(clients):  # the first is the first in every turn
+                for _ in range(READS_AT_ONCE):
+                    if len(client.unsent) < len(frame):
+                        client.unsent += frame
+                    now[number] += client.receive()
+            await asyncio.sleep(0)
+            seen.append(now)
+            received = [before + more for before, more in zip(received, now, strict=True)]
+        for one in clients:
+            one.connection.connection_lost(None)
+        return received, seen
+
+    received, seen = narrow.call(send)
+    assert min(received) >= 8 * QUANTUM_BYTES
+    assert max(map(max, seen)) <= QUANTUM_BYTES + SMALL_BYTES, "of one client in a turn"
+    assert max(map(sum, seen)) <= WIDEST_TURN, "of all"
+    assert max(received) <= 3 * min(received)
 
 
 class Ticking:

@@ -56,7 +56,7 @@ from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES, SMALL_FRAME_BYTES, Received
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.run_taker import RunSlot
-from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES
+from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES, Share
 from fencepost.broker.net.writer import writer_for
 from fencepost.machines.session import (
     ANONYMOUS,
@@ -117,6 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         self._fd = -1
         # in
         self._turn = listener.turn
+        self._share = Share(self._turn)
         self._received = Received(listener.scratch, listener.memory_budget)
         self._reading_paused = self._resume_scheduled = False
         self._dispatching = False
@@ -126,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failure_delay: asyncio.TimerHandle | None = None
         self._waits_for_turn = False  # a long frame waits while others are at work
         self._has_turn = False  # and may be decoded now
-        self._waits_to_receive = False  # all connections have received much in this turn
+        self._waits_to_receive = False  # enough has been received in this turn
 
     # -- life ------------------------------------------------------------------------------
 
@@ -379,8 +380,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: behind the unfinished frame."""
-        most_bytes = SCRATCH_SIZE_BYTES if self._turn.left_bytes > 0 else SMALL_BYTES
-        return self._received.room(most_bytes)
+        return self._received.room(min(SCRATCH_SIZE_BYTES, self._share.room_bytes))
 
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived: dispatch what is whole, keep the rest."""
@@ -394,12 +394,10 @@ class Connection(asyncio.BufferedProtocol):
             self._have_received(nbytes)
 
     def _have_received(self, size_bytes: int) -> None:
-        """Let others go first if all connections have received much in this turn."""
-        turn = self._turn
-        turn.spend_bytes(size_bytes)
-        if turn.left_bytes <= 0 and not self.closed:
+        """Let others go first if this connection, or all, have received much in this turn."""
+        if self._share.spend(size_bytes) and not self.closed:
             self._waits_to_receive = True
-            turn.wait(self)
+            self._turn.wait(self)
             self._pause_reading()
 
     def _pause_reading(self) -> None:
@@ -612,8 +610,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waits_to_receive:
             return 0
         self._waits_to_receive = False
+        reserved_bytes = self._share.reserve()
         self._resume_reading()
-        return SCRATCH_SIZE_BYTES
+        return reserved_bytes
 
     def _write_out(self, is_last: bool = False) -> None:
         answers, output, turn = self._answers, self._output, self._turn

@@ -7,8 +7,10 @@ small request has to wait for all of them. So there are bounds on what they do i
 many they are:
 
 * Bytes: what answers read from logs comes to `TURN_BYTES`, and so does what is received of large
-  frames and written of large output. One connection writes at most `QUANTUM_BYTES`. These are two
-  sums, so that what was read now is written now.
+  frames and written of large output. These are two sums, so that what was read now is written now.
+  One connection writes at most `QUANTUM_BYTES`, and receives as much (`Share`): libuv reads from a
+  socket again and again while there is more, so that one client that always has more would take the
+  whole turn, and all others `SMALL_BYTES` each.
 * Time: requests that have arrived together are dispatched for `DISPATCH_S` on one connection
   (`connection`), and for `TURN_DISPATCH_S` on all.
 
@@ -57,6 +59,7 @@ class Turn:
         "left_bytes",
         "left_read_bytes",
         "left_s",
+        "number",
     )
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], Any]) -> None:
@@ -64,6 +67,8 @@ class Turn:
         self._brokers: dict[Waiting, None] = {}
         self._clients: dict[Waiting, None] = {}
         self._is_scheduled = False
+        self.number = 0
+        """Of the turn that runs; turns in which nothing was counted have none."""
         self.left_bytes = TURN_BYTES
         """What may still be received and written in this turn; nothing large if it is not
         positive."""
@@ -110,6 +115,7 @@ class Turn:
     def _begin(self) -> None:
         """Another turn: those that wait go on, as long as there are bytes left."""
         self._is_scheduled = False
+        self.number += 1
         self.left_bytes = self.left_read_bytes = TURN_BYTES
         self.left_s = TURN_DISPATCH_S
         self._go_on_in(self._brokers)
@@ -127,3 +133,39 @@ class Turn:
             connection = next(iter(queue))
             del queue[connection]
             self.spend_bytes(connection.go_on())
+
+
+class Share:
+    """What one connection may receive of large frames in the turn that runs."""
+
+    __slots__ = ("_left_bytes", "_number", "_turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._number = -1
+        self._left_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """How much may be received at once."""
+        turn = self._turn
+        if self._number == turn.number:
+            return max(self._left_bytes, SMALL_BYTES)
+        return QUANTUM_BYTES if turn.left_bytes > 0 else SMALL_BYTES
+
+    def reserve(self) -> int:
+        """What the connection may receive when it goes on; the turn is yet to count it."""
+        self._number = self._turn.number
+        self._left_bytes = QUANTUM_BYTES
+        return QUANTUM_BYTES
+
+    def spend(self, size_bytes: int) -> bool:
+        """So many bytes were received; whether the connection has to let others go first."""
+        turn = self._turn
+        if self._number != turn.number:
+            if turn.left_bytes > 0:
+                turn.spend_bytes(self.reserve())
+            else:
+                self._number, self._left_bytes = turn.number, 0
+        self._left_bytes -= size_bytes
+        return self._left_bytes <= 0
