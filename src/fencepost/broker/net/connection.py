@@ -380,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: behind the unfinished frame."""
-        return self._received.room(min(SCRATCH_SIZE_BYTES, self._share.room_bytes))
+        return self._received.room(min(SCRATCH_SIZE_BYTES, self._share.receivable_bytes))
 
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived: dispatch what is whole, keep the rest."""

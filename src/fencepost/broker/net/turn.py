@@ -146,7 +146,7 @@ class Share:
         self._left_bytes = 0
 
     @property
-    def room_bytes(self) -> int:
+    def receivable_bytes(self) -> int:
         """How much may be received at once."""
         turn = self._turn
         if self._number == turn.number:
