@@ -26,6 +26,8 @@ from fencepost.spark.java import ensure_java_home
 ROOT = Path(__file__).resolve().parents[2]
 TEXT_BYTES = 16_384
 BATCH_BYTES = 64 * 1024
+CREATED_AT_ONCE = 5_000
+"""Partitions; a controller refuses requests that come to more than 10,000 records."""
 """Of what is read: between Kafka's default of 16 KiB and what bulk writers make."""
 
 
@@ -90,7 +92,9 @@ def topic(servers: str, partitions: int) -> Iterator[str]:
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with Cluster(servers) as cluster:
         admin = Admin(cluster)
-        admin.create_topic(name, partitions)
+        admin.create_topic(name, min(partitions, CREATED_AT_ONCE))
+        for count in range(CREATED_AT_ONCE, partitions, CREATED_AT_ONCE):
+            admin.create_partitions(name, min(partitions, count + CREATED_AT_ONCE))
         admin.wait_for_topic(name)
         try:
             yield name

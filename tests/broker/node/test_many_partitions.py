@@ -140,7 +140,8 @@ def test_a_node_that_is_stopped_while_logs_are_checked_leaves_them_to_the_next(
 def test_ten_thousand_idle_partitions_fit_into_300_mb_and_few_files():
     with Cluster(offsets_topic_num_partitions=1) as cluster:
         with connect(cluster) as client, connect(cluster) as other:
-            create(client, 10_000)
+            for name in ("many", "more"):  # a request comes to 10,000 records at most
+                create(client, 5_000, name)
             while len(os.listdir(cluster.data_dir)) < 10_000:
                 assert other.ask(ASK, 3).error_code == 0
         cluster.stop()
