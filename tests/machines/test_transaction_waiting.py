@@ -6,7 +6,9 @@ import pytest
 
 from fencepost.machines.transaction.epochs import EXHAUSTED
 from fencepost.machines.transaction.model import Transaction, TransactionState
-from fencepost.machines.transaction.waiting import WAITING_MAX
+from fencepost.machines.transaction.requests import AddPartitions
+from fencepost.machines.transaction.shard import EXPIRY_TIMER
+from fencepost.machines.transaction.waiting import ADD_TIMER, WAITING_MAX
 from fencepost.wire.errors import ErrorCode
 from tests.machines.transaction_world import ID, P0, P1, TransactionWorld
 
@@ -171,11 +173,53 @@ def test_what_waits_is_taken_back_with_a_refused_write() -> None:
     assert not coordinator.decide_timer(name, world.wall_ms).replies
 
 
+def test_a_request_that_cannot_begin_to_wait_is_taken_back() -> None:
+    world = TransactionWorld()
+    _, producer = ending(world)
+    coordinator = world.coordinator
+    asked = AddPartitions(ID, *producer, frozenset([P1]), 2)
+    decision = coordinator.decide_add(asked, object(), world.wall_ms)
+    [wait], [(name, _)] = decision.changes, decision.timers
+    coordinator.undo_log.begin()
+    coordinator.apply_change(wait)
+    assert coordinator.decide_timer(name, world.wall_ms).replies
+    coordinator.undo_log.revert()
+    assert not coordinator.decide_timer(name, world.wall_ms).replies
+
+
+def test_an_id_that_expires_meanwhile_is_unknown_to_what_waits() -> None:
+    world = TransactionWorld()
+    _, producer = ending(world)
+    token = world.begin_add(producer, P1, version=2)
+    world.write_markers()
+    world.wall_ms += world.config.expiration_ms
+    world.carry_out(world.coordinator.decide_timer(EXPIRY_TIMER, world.wall_ms))
+    assert ID not in world.coordinator.transactions
+    world.fire_due()
+    assert world.replies[token] is MAPPING
+    assert ID not in world.coordinator.transactions, "and nothing is written about it"
+
+
+def test_of_an_id_for_which_no_request_waits_nothing_is_kept() -> None:
+    world = TransactionWorld()
+    _, producer = ending(world)
+    waiting = world.coordinator._shard.waiting
+    world.begin_add(producer, P1, version=2)
+    assert list(waiting._waiting) == [ID]
+    world.write_markers()
+    world.fire_due()
+    assert not waiting._waiting
+
+
 def test_the_next_coordinator_knows_of_nobody_who_waits() -> None:
     world = TransactionWorld()
     _, producer = ending(world)
     token = world.begin_add(producer, P1, version=2)
+    [name] = [name for name in world.timers if name[0] == ADD_TIMER]
+    before = world.coordinator
     world.restart()
+    for coordinator in (before, world.coordinator):
+        assert not coordinator.decide_timer(name, world.wall_ms).replies
     world.write_markers()
     assert world.present.state is TransactionState.COMPLETE_COMMIT
     assert token not in world.replies, "the runtime has answered it"

@@ -30,7 +30,7 @@ from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.request_metrics import ApiMetrics, RequestMetrics, timed_weight
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.page_cache import PageCache
-from fencepost.machines.fetch import FetchSessions
+from fencepost.machines.fetch import FetchSessions, quiet
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.image.quotas import CLIENT_ID, USER, QuotaEntity
 from fencepost.machines.quota import ClientQuotas
@@ -590,8 +590,14 @@ def test_a_session_that_waits_is_woken(both: list[Serving]) -> None:
     assert alike(both, plain(session_epoch=3, **session)) == 1
 
 
-def test_a_session_whose_partitions_are_all_quiet_waits(both: list[Serving]) -> None:
-    """Else its consumer would ask again and again, and be told nothing each time."""
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_a_session_whose_partitions_are_all_quiet_waits(
+    both: list[Serving], monkeypatch: pytest.MonkeyPatch, is_looked_at: bool
+) -> None:
+    """Else its consumer would ask again and again, and be told nothing each time. So it does
+    whether a request looks at a few of them, or at none."""
+    if not is_looked_at:
+        monkeypatch.setattr(quiet, "LOOKS_MAX", 0)
     session_id = {begun(one, 12, [("t", 0)]) for one in both}.pop()
     alike(both, plain())
     session = {"session_id": session_id}

@@ -28,13 +28,20 @@ from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log import rolling
 from fencepost.machines.partition import WriteMarker
 from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.requests.permissions import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from fencepost.runtime.requests.produce import produce
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.verification import Claim, OnOutcome
-from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from fencepost.wire.errors import DecodeError
-from fencepost.wire.frame import encode_request, read_request_header
+from fencepost.wire.api.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from fencepost.wire.errors import DecodeError, ErrorCode
+from fencepost.wire.frame import decode_response, encode_request, read_request_header
 
+from .authorizers import Rules, errors_in
 from .harness import Caller, register, to_its_end, topic_id
 from .partitions import NOW_MS, PartitionNode
 
@@ -518,6 +525,64 @@ def test_what_takes_long_is_done_in_pieces(both, monkeypatch) -> None:
         frame = framed(9, [("t", [(0, made("plain"))] * batches)])
         assert fast.serve(frame) == today.serve(frame)
         assert fast.was_taken == is_usual
+
+
+def ruled(both: list[Served], monkeypatch: pytest.MonkeyPatch) -> list[Rules]:
+    """Each node has an authorizer from now on, which refuses nothing yet."""
+    rules = [Rules() for _ in both]
+    for served, one in zip(both, rules, strict=True):
+        monkeypatch.setattr(served.node.partitions.access, "authorizer", one)
+    return rules
+
+
+def refused_alike(both: list[Served], frame: bytes, version: int) -> list[int]:
+    """Serve a request both ways, which appends nothing; the error codes of its answer."""
+    before = both[0].node.replicas.hosted["t", 0].log.end_offset
+    answers = [served.serve(frame) for served in both]
+    assert answers[0] == answers[1] and both[0].state() == both[1].state()
+    assert both[0].node.replicas.hosted["t", 0].log.end_offset == before
+    answer = answers[0]
+    assert isinstance(answer, bytes)
+    return list(errors_in(decode_response(ProduceResponse, version, answer[4:])[1]))
+
+
+@needs_kernel
+@pytest.mark.parametrize("version", [3, 9, 12, 13])
+def test_who_may_not_write_to_a_topic_is_refused(both, monkeypatch, version) -> None:
+    """A request that names another partition of it, too, or that is of a client that could write
+    before, is refused as well."""
+    rules = ruled(both, monkeypatch)
+    frame = framed(version, [("t", [(0, made("plain"))])])
+    assert served_alike(both, frame), "it may"
+    assert all(one.asked == one.logged == {WRITE_TOPIC} for one in rules)
+    rules = ruled(both, monkeypatch)
+    for one in rules:
+        one.refused.add(WRITE_TOPIC)
+    refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert refused_alike(both, frame, version) == [refusal]
+    of_two = framed(version, [("t", [(0, made("plain")), (1, made("gzip"))])])
+    assert refused_alike(both, of_two, version) == [refusal, refusal]
+    assert not both[0].was_taken
+    assert all(one.logged == {WRITE_TOPIC} for one in rules), "the refusal is recorded"
+
+
+@needs_kernel
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_who_may_not_use_a_transactional_id_is_refused(both, monkeypatch, version) -> None:
+    for served in both:
+        served.verifies = True
+    txn = Transaction(next(TRANSACTIONAL_IDS), version)
+    served_alike(both, txn.frame(txn.batch(0)))
+    rules = ruled(both, monkeypatch)
+    assert served_alike(both, txn.frame(txn.batch(2))), "the transaction is open, and it may"
+    for one in rules:
+        one.refused.add(WRITE_TRANSACTIONAL_ID)
+    refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused_alike(both, txn.frame(txn.batch(4)), version) == [refusal]
+    assert not both[0].was_taken
+    for one in rules:
+        one.refused.clear()
+    assert served_alike(both, txn.frame(txn.batch(4)))
 
 
 @needs_kernel

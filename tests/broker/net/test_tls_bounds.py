@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -41,6 +41,7 @@ class Above:
         self.failures: list[str] = []
         self.received = 0
         self.principals: list[Any] = []
+        self.on_received: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: Any) -> None:
         pass
@@ -50,6 +51,7 @@ class Above:
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
+        self.on_received()
 
     def tls_failed(self, reason: str, is_plain: bool = False) -> None:
         self.failures.append(reason)
@@ -62,12 +64,16 @@ class Below:
     """A socket's transport."""
 
     unsent_bytes = 0
+    is_reading = True
 
     def get_write_buffer_size(self) -> int:
         return self.unsent_bytes
 
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
     def resume_reading(self) -> None:
-        pass
+        self.is_reading = True
 
     def write(self, data: bytes) -> None:
         pass
@@ -146,6 +152,36 @@ def test_records_without_data_have_so_many_bytes(ends: Ends) -> None:
     ends.arrive(1)
     (failure,) = ends.above.failures
     assert "records without data" in failure
+
+
+def test_what_has_arrived_is_received_when_the_connection_goes_on(ends: Ends) -> None:
+    """In the same turn of the event loop: its share of a later one is another's."""
+    ends.transport._is_established = True
+    ends.transport.pause_reading()
+    ends.arrive(RECORDS_BYTES, 600, 500)
+    assert (ends.above.received, ends.below.is_reading) == (0, False)
+    ends.transport.resume_reading()
+    assert (ends.above.received, ends.below.is_reading) == (1_100, True)
+
+
+def test_it_is_not_read_on_behind_what_stops_the_connection_again(ends: Ends) -> None:
+    ends.transport._is_established = True
+    ends.transport.pause_reading()
+    ends.arrive(RECORDS_BYTES, 1_000, 500)
+    ends.above.on_received = ends.transport.pause_reading
+    ends.transport.resume_reading()
+    assert (ends.above.received, ends.below.is_reading) == (1_000, False)
+    ends.transport.resume_reading()
+    assert (ends.above.received, ends.below.is_reading) == (1_500, False)
+
+
+def test_nothing_is_read_on_a_connection_that_is_over(ends: Ends) -> None:
+    ends.transport._is_established = True
+    ends.transport.pause_reading()
+    ends.arrive(RECORDS_BYTES, 500)
+    ends.transport._end()
+    ends.transport.resume_reading()
+    assert (ends.above.received, ends.below.is_reading) == (0, False)
 
 
 def test_a_client_takes_what_tls_answers(ends: Ends) -> None:

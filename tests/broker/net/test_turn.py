@@ -14,7 +14,7 @@ import pytest
 from fencepost.broker.apis import fetch_from_bytes
 from fencepost.broker.net import connection as connections, output, turn as turns
 from fencepost.broker.net.connection import Connection
-from fencepost.broker.net.turn import Turn
+from fencepost.broker.net.turn import Share, Turn
 from fencepost.log.readable_log import ReadableLog
 from fencepost.log.reading import ReadResult
 from fencepost.runtime import cooperative
@@ -119,6 +119,17 @@ def test_who_has_left_is_not_called(stepped: Stepped) -> None:
     assert stepped.step() == ["here"]
 
 
+def test_the_trouble_of_one_is_not_that_of_those_behind_it(stepped: Stepped) -> None:
+    def fail() -> int:
+        raise MemoryError
+
+    stepped.waits("fails").go_on = fail  # type: ignore[method-assign]
+    stepped.waits("behind")
+    with pytest.raises(MemoryError):
+        stepped.step()
+    assert stepped.step() == ["behind"]
+
+
 def test_bytes_and_time_are_given_anew_in_every_turn(stepped: Stepped) -> None:
     turn = stepped.turn
     assert turn.at_once_bytes == turns.QUANTUM_BYTES
@@ -131,6 +142,52 @@ def test_bytes_and_time_are_given_anew_in_every_turn(stepped: Stepped) -> None:
     stepped.step()
     assert turn.left_bytes == turn.left_read_bytes == turns.TURN_BYTES
     assert turn.left_s == turns.TURN_DISPATCH_S and not stepped.due
+
+
+# -- what one connection may receive ---------------------------------------------------------------
+
+
+def test_a_share_is_a_quantum_in_every_turn(stepped: Stepped) -> None:
+    share = Share(stepped.turn)
+    for _ in range(2):
+        assert share.receivable_bytes == turns.QUANTUM_BYTES
+        assert not share.spend(turns.QUANTUM_BYTES - 1)
+        assert share.receivable_bytes == turns.SMALL_BYTES, "or nothing would be received"
+        assert share.spend(1), "enough in this turn"
+        stepped.step()
+
+
+def test_what_is_received_is_counted_in_the_turn(stepped: Stepped) -> None:
+    share = Share(stepped.turn)
+    share.spend(turns.SMALL_BYTES)
+    assert stepped.turn.left_bytes == turns.TURN_BYTES - turns.SMALL_BYTES
+    assert share.receivable_bytes == turns.QUANTUM_BYTES - turns.SMALL_BYTES
+
+
+def test_when_the_turn_is_used_up_a_share_is_small(stepped: Stepped) -> None:
+    begun, late = Share(stepped.turn), Share(stepped.turn)
+    assert not begun.spend(turns.SMALL_BYTES)
+    stepped.turn.spend_bytes(turns.TURN_BYTES)
+    for share in (begun, late):
+        assert share.receivable_bytes == turns.SMALL_BYTES
+        assert share.spend(turns.SMALL_BYTES)
+    stepped.step()
+    assert late.receivable_bytes == turns.QUANTUM_BYTES
+
+
+def test_what_is_reserved_may_be_received_though_the_turn_is_used_up(stepped: Stepped) -> None:
+    """And is not counted twice, but for this turn alone."""
+    share, turn = Share(stepped.turn), stepped.turn
+    share.spend(turns.QUANTUM_BYTES - 1)
+    turn.spend_bytes(share.reserve() + turns.TURN_BYTES)
+    left_bytes = turn.left_bytes
+    assert share.receivable_bytes == turns.QUANTUM_BYTES
+    assert not share.spend(turns.QUANTUM_BYTES - 1)
+    assert share.spend(1)
+    assert turn.left_bytes == left_bytes < 0
+    stepped.step()
+    share.spend(turns.SMALL_BYTES)
+    assert turn.left_bytes == turns.TURN_BYTES - turns.SMALL_BYTES
 
 
 # -- connections of a node -------------------------------------------------------------------------
@@ -416,6 +473,12 @@ def test_what_is_received_of_large_frames_is_bounded_in_a_turn(narrow: RunningNo
     assert len(set(sent)) == 1 and sent[0] > 0, "all are answered, and alike"
 
 
+def waiting_clients(running: RunningNode) -> Any:
+    """Clients' connections that wait for a later turn."""
+    assert running.node.broker is not None
+    return running.node.broker.listener.turn._clients
+
+
 READS_AT_ONCE = 32
 """As often libuv reads from one socket before it looks at the next."""
 
@@ -446,6 +509,84 @@ def test_a_client_that_always_has_more_leaves_the_others_their_share(narrow: Run
     assert max(map(max, seen)) <= QUANTUM_BYTES + SMALL_BYTES, "of one client in a turn"
     assert max(map(sum, seen)) <= WIDEST_TURN, "of all"
     assert max(received) <= 3 * min(received)
+
+
+def test_many_that_send_less_than_a_share_have_their_turn_together(narrow: RunningNode) -> None:
+    frame = bytes(encode_request(ApiVersionsRequest(client_software_name="n" * 4_900), 3, 1, ""))
+    assert len(frame) >= SMALL_BYTES and CLIENTS * len(frame) < TURN_BYTES
+
+    def send() -> list[int]:
+        clients = [Peer(narrow) for _ in range(CLIENTS)]
+        for client in clients:
+            client.send(frame)
+        waiting = [client for client in clients if not client.transport.is_reading]
+        for client in clients:
+            client.connection.connection_lost(None)
+        return [len(waiting), sum(client.transport.sent_bytes > 0 for client in clients)]
+
+    assert narrow.call(send) == [0, CLIENTS]
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_who_leaves_while_it_waits_does_not_go_on(narrow: RunningNode, is_lost: bool) -> None:
+    frame = bytes(encode_request(ApiVersionsRequest(client_software_name="n" * 30_000), 3, 1, ""))
+
+    async def leave() -> list[bool]:
+        client = Peer(narrow)
+        client.unsent = frame * 2
+        while client.receive():
+            """Until it has had its share."""
+        waits = client.connection in waiting_clients(narrow)
+        if is_lost:
+            client.connection.connection_lost(None)
+        else:
+            client.connection.eof_received()
+        kept = client.connection in waiting_clients(narrow)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        seen = [
+            waits,
+            kept,
+            client.connection in waiting_clients(narrow),
+            client.transport.is_reading,
+        ]
+        if not is_lost:
+            client.connection.connection_lost(None)
+        return seen
+
+    assert narrow.call(leave) == [True, not is_lost, False, False]
+
+
+def test_who_has_had_its_share_is_read_on_in_a_later_turn_alone(narrow: RunningNode) -> None:
+    """Not when another reason to wait is over, such as output that its client has taken."""
+    frame = bytes(encode_request(ApiVersionsRequest(client_software_name="n" * 30_000), 3, 1, ""))
+
+    async def send() -> list[bool]:
+        client = Peer(narrow)
+        client.unsent = frame * 2
+        while client.receive():
+            """Until it has had its share."""
+        client.connection.resume_writing()
+        client.connection._resume_reading()
+        seen = [client.transport.is_reading]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        seen.append(client.transport.is_reading)
+        client.connection.connection_lost(None)
+        return seen
+
+    assert narrow.call(send) == [False, True]
+
+
+def test_who_is_disconnected_for_what_it_sent_does_not_wait(narrow: RunningNode) -> None:
+    def send() -> list[bool]:
+        client = Peer(narrow)
+        client.send(b"\xff" * QUANTUM_BYTES)
+        seen = [client.connection.closed, client.connection in waiting_clients(narrow)]
+        client.connection.connection_lost(None)
+        return seen
+
+    assert narrow.call(send) == [True, False]
 
 
 class Ticking:

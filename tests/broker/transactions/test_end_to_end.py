@@ -20,6 +20,7 @@ from .transaction_requests import (
     Producer,
     add,
     add_offsets,
+    adding,
     coordinated,
     end,
     init,
@@ -140,6 +141,46 @@ def test_a_transaction_may_begin_right_behind_another(
             producer = ended(client, txn, producer, is_committed=True)
     is_stable(client, topic, 6)
     assert values(committed(client, topic)[2]) == [b"a"] * 3
+
+
+def test_who_leaves_while_its_request_waits_holds_up_no_client(
+    node: RunningNode,
+    client: Client,
+    topic: Any,
+    txn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The request is decided all the same, as one whose answer is lost, and may come again."""
+    monkeypatch.setattr(partitions, "WAIT_MS", 600_000)
+    host = node.node.broker.coordinators.transactions
+    held: list[Any] = []
+    producer = initialized(client, txn)
+    assert add(client, txn, producer, topic.name, 0) == {0: 0}
+
+    def connections() -> int:
+        return len(node.node.broker.listener.connections)
+
+    def waiting() -> int:
+        machine = host.coordinator_of(txn).machine
+        return len(machine._shard.waiting.names_of(txn))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.markers, "on_written", lambda *written: held.append(written))
+        assert end(client, txn, producer, committed=True).error_code == 0
+        before = node.call(connections)
+        with node.connect() as leaving:
+            leaving.send(adding(txn, producer, topic.name, 0), 3)
+            eventually(lambda: node.call(waiting) == 1)
+        eventually(lambda: node.call(connections) == before, "it has left")
+        eventually(lambda: held, "the markers are written")
+    assert node.call(waiting) == 1
+    for written in held:
+        node.call(host.markers.on_written, *written)
+    eventually(lambda: node.call(waiting) == 0)
+    assert add(client, txn, producer, topic.name, 0) == {0: 0}
+    assert end(client, txn, producer, committed=False).error_code == 0
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 def test_the_end_of_nothing_lets_the_next_transaction_begin(

@@ -64,17 +64,23 @@ def initialized(client: Client, transactional_id: str, **more: Any) -> Producer:
     return answer.producer_id, answer.producer_epoch
 
 
-def add(
-    client: Client, transactional_id: str, producer: Producer, topic: str, *indexes: int, version=3
-) -> dict[int, int]:
-    """AddPartitionsToTxn as a producer sends it: an error for each partition."""
-    request = AddPartitionsToTxnRequest(
+def adding(
+    transactional_id: str, producer: Producer, topic: str, *indexes: int
+) -> AddPartitionsToTxnRequest:
+    """AddPartitionsToTxn as a producer sends it."""
+    return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
     )
-    answer = client.ask(request, version)
+
+
+def add(
+    client: Client, transactional_id: str, producer: Producer, topic: str, *indexes: int, version=3
+) -> dict[int, int]:
+    """AddPartitionsToTxn as a producer sends it: an error for each partition."""
+    answer = client.ask(adding(transactional_id, producer, topic, *indexes), version)
     return {
         result.partition_index: result.partition_error_code
         for one in answer.results_by_topic_v3_and_below

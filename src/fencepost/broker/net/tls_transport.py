@@ -329,13 +329,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on, with what has arrived already first."""
+        """Go on, with what has arrived already first: in the turn in which the connection goes on
+        and has its share (`turn`)."""
         self._reading_paused = False
-        if not self._is_over:
-            self._loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        if self._is_over or self._reading_paused or not self._is_established:
+        if self._is_over or not self._is_established:
             return
         self._feed()
         if not (self._is_over or self._reading_paused):

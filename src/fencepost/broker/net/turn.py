@@ -118,12 +118,14 @@ class Turn:
         self.number += 1
         self.left_bytes = self.left_read_bytes = TURN_BYTES
         self.left_s = TURN_DISPATCH_S
-        self._go_on_in(self._brokers)
-        if self._clients:  # brokers never take all of it
-            self.left_bytes = max(self.left_bytes, 1)
-            self._go_on_in(self._clients)
-        if self._brokers or self._clients:
-            self._schedule()
+        try:
+            self._go_on_in(self._brokers)
+            if self._clients:  # brokers never take all of it
+                self.left_bytes = max(self.left_bytes, 1)
+                self._go_on_in(self._clients)
+        finally:  # the trouble of one is not that of those behind it
+            if self._brokers or self._clients:
+                self._schedule()
 
     def _go_on_in(self, queue: dict[Waiting, None]) -> None:
         """Those that are in the queue now, each once, until the bytes are spent."""
@@ -136,36 +138,47 @@ class Turn:
 
 
 class Share:
-    """What one connection may receive of large frames in the turn that runs."""
+    """What one connection may receive of large frames in the turn that runs.
 
-    __slots__ = ("_left_bytes", "_number", "_turn")
+    One that goes on has its share reserved, and the turn counts all of it then. Otherwise what is
+    received is counted: many that send less than a share have their turn together.
+    """
+
+    __slots__ = ("_is_reserved", "_left_bytes", "_number", "_turn")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._number = -1
         self._left_bytes = 0
+        self._is_reserved = False
 
     @property
     def receivable_bytes(self) -> int:
         """How much may be received at once."""
-        turn = self._turn
-        if self._number == turn.number:
+        self._begin()
+        if self._is_reserved or self._turn.left_bytes > 0:
             return max(self._left_bytes, SMALL_BYTES)
-        return QUANTUM_BYTES if turn.left_bytes > 0 else SMALL_BYTES
+        return SMALL_BYTES
 
     def reserve(self) -> int:
         """What the connection may receive when it goes on; the turn is yet to count it."""
-        self._number = self._turn.number
+        self._begin()
         self._left_bytes = QUANTUM_BYTES
+        self._is_reserved = True
         return QUANTUM_BYTES
 
     def spend(self, size_bytes: int) -> bool:
         """So many bytes were received; whether the connection has to let others go first."""
-        turn = self._turn
-        if self._number != turn.number:
-            if turn.left_bytes > 0:
-                turn.spend_bytes(self.reserve())
-            else:
-                self._number, self._left_bytes = turn.number, 0
+        self._begin()
         self._left_bytes -= size_bytes
-        return self._left_bytes <= 0
+        if self._is_reserved:
+            return self._left_bytes <= 0
+        self._turn.spend_bytes(size_bytes)
+        return self._left_bytes <= 0 or self._turn.left_bytes <= 0
+
+    def _begin(self) -> None:
+        """Have a share of the turn that runs."""
+        if self._number != self._turn.number:
+            self._number = self._turn.number
+            self._left_bytes = QUANTUM_BYTES
+            self._is_reserved = False
