@@ -155,8 +155,10 @@ class Share:
     @property
     def receivable_bytes(self) -> int:
         """How much may be received at once."""
-        self._begin()
-        if self._is_reserved or self._turn.left_bytes > 0:
+        turn = self._turn
+        if self._number != turn.number:  # nothing large so far: what most reads find
+            return QUANTUM_BYTES if turn.left_bytes > 0 else SMALL_BYTES
+        if self._is_reserved or turn.left_bytes > 0:
             return max(self._left_bytes, SMALL_BYTES)
         return SMALL_BYTES
 
