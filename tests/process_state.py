@@ -41,6 +41,14 @@ _UNTOUCHED = (logging.NOTSET, (), True, False)
 _of_the_session: set[int] = set()
 
 
+def _handler(number: int) -> Any:
+    """What handles the signal. Spark's session handles SIGINT for the rest of its process, and any
+    event loop that does so afterwards leaves Python's own handler: the two count as one."""
+    found = signal.getsignal(number)
+    is_sparks = getattr(found, "__module__", "").startswith("pyspark.")
+    return signal.default_int_handler if is_sparks else found
+
+
 @dataclass(frozen=True)
 class ProcessState:
     """The state at one moment."""
@@ -63,7 +71,7 @@ class ProcessState:
             loggers=_loggers(),
             environment=environment,
             directory=os.getcwd(),
-            signals={number: signal.getsignal(number) for number in SIGNALS},
+            signals={number: _handler(number) for number in SIGNALS},
             collector=(gc.isenabled(), gc.get_threshold()),
         )
 
