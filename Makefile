@@ -6,9 +6,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Where it is set, every process of ours that a test starts compiles every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-# A worker per core and one more, since many tests wait for other processes; each with whole runs of
+# A worker per core and two more, since many tests wait for other processes; each with whole runs of
 # neighbouring tests, so that few start what a module shares.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2 )))
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
 .PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop compare kafka-tests powerloss browser pythons \
