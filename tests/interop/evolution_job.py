@@ -47,7 +47,7 @@ ODD = ("a b", "a.b", "a`b", "`", "c-d", 'q"q', "q'q", "p,p", "x:y", "<z>", "(t)"
 def with_odd_names(first: pa.DataType, names: Sequence[str]) -> pa.Schema:
     """Columns, and fields in structs, arrays and maps; the first of all names is of this type."""
     fields = [pa.field(one, first if one == ODD[0] else pa.int32()) for one in names]
-    few = pa.struct(fields[:3])
+    few = pa.struct(fields[:4])
     inside = pa.struct([*fields, ("l", pa.list_(few)), ("m", pa.map_(pa.string(), few))])
     return pa.schema([*few, ("inside", inside), *OF_TABLE])
 
@@ -82,6 +82,7 @@ def main() -> None:
     for when, schemas in PLACES.items():
         place = f"file:{directory}/odd {when}"
         found[f"odd names {when}"] = named_oddly(spark, format, place, schemas)
+    found["made to have them"] = changes_of_columns(spark, format, place)
     found["archive without headers"] = lost(spark, format, Path(directory) / "archive")
     found["appended"] = appended(spark, format, Path(directory) / "appended")
     print(json.dumps(found))
@@ -173,6 +174,16 @@ def named_oddly(spark: Any, format: str, place: str, schemas: list[pa.Schema]) -
         return [put(number, schema) for number, schema in enumerate(schemas)]
     except TableError as error:
         return [str(error)]
+
+
+def changes_of_columns(spark: Any, format: str, place: str) -> list[str]:
+    """How the table's columns were changed, in Delta's words; Iceberg's versions of its schema."""
+    name = LakeTable(spark, format, place).name
+    if format == "delta":
+        history = spark.sql(f"DESCRIBE HISTORY {name}").orderBy("version").collect()
+        return [one.operation for one in history if one.operation not in ("MERGE", "CREATE TABLE")]
+    log = spark.sql(f"SELECT latest_schema_id FROM {name}.metadata_log_entries").collect()
+    return sorted({str(one[0]) for one in log if one[0] is not None})
 
 
 def numbered(kind: pa.DataType, number: int) -> Any:

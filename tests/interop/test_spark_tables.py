@@ -178,5 +178,12 @@ def test_columns_are_added_widened_or_refused(format: str, minor: str, tmp_path:
     assert "column s is struct<" in found["struct refused"]
     assert found["odd names at first"] == [True]
     assert found["odd names later"] == [True, True, True]
+    # All names of a schema came in one commit; of the four wider types each has its own.
+    assert found["made to have them"] == (
+        ["0", "1", "6"]
+        if format == "iceberg"
+        else ["WRITE", "SET TBLPROPERTIES", "ADD COLUMNS", "ADD COLUMNS", "SET TBLPROPERTIES"]
+        + ["CHANGE COLUMN"] * 4
+    )
     assert "has no column headers, which is array<struct<" in found["archive without headers"]
     assert found["appended"] == ["bigint", [0, 0, None], [0, 1, None]]

@@ -124,16 +124,26 @@ class LakeTable:
     def _evolve(self, columns: pa.Schema) -> None:
         """Have the table's columns be at least these. TableError, before anything is changed, for
         a column that cannot be."""
+        has = self._has(columns.names)
+        found = [step for column in columns for step in self._steps(has, column)]
+        if added := [step for step in found if step.old is None]:
+            with self._refusing(added):
+                self._add(added)
+        if widened := [step for step in found if step.old is not None]:
+            self._widen(widened)
+
+    @contextmanager
+    def _refusing(self, changed: Sequence[Step]) -> Iterator[None]:
+        """Where Spark refuses these changes, raise TableError."""
         from pyspark.errors import PySparkException
 
-        has = self._has(columns.names)
-        for one in [step for column in columns for step in self._steps(has, column)]:
-            kind = type_ddl(spark_schema_of(pa.schema([pa.field("", one.wide)]))[0].dataType)
-            try:
-                self._take(one, kind)
-            except PySparkException as error:
-                why = str(error).partition("\n")[0]
-                raise self._refusal(".".join(one.place), one.old, kind, why) from error
+        try:
+            yield
+        except PySparkException as error:
+            names = ", ".join(".".join(step.place) for step in changed)
+            kinds = ", ".join(map(_kind_of, changed))
+            why = str(error).partition("\n")[0]
+            raise self._refusal(names, changed[0].old, kinds, why) from error
 
     def _steps(self, has: Mapping[str, pa.Field], wanted: pa.Field) -> list[Step]:
         """How a column comes to be what is wanted. TableError."""
@@ -156,23 +166,27 @@ class LakeTable:
         old = "not" if has is None else str(has)
         return TableError(f"{self.path}: {ColumnChangeError(name, old, wanted, why, remedy)}")
 
-    def _take(self, step: Step, kind: str) -> None:
-        """Add a column or field, or widen it."""
+    def _add(self, added: Sequence[Step]) -> None:
+        """Add columns and fields, all in one commit."""
         from pyspark.errors import AnalysisException
 
-        name = ".".join(map(quoted, step.place))
-        if step.old is not None:
-            if self.format == DELTA:
-                self._alter("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-            self._alter(f"ALTER COLUMN {name} TYPE {kind}")
-            return
+        wanted = ", ".join(f"{_name_of(step)} {_kind_of(step)}" for step in added)
         try:
-            self._alter(f"ADD COLUMNS ({name} {kind})")
+            self._alter(f"ADD COLUMNS ({wanted})")
         except AnalysisException as error:
             if not _needs_mapping(error):
                 raise
             self._alter(f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
-            self._alter(f"ADD COLUMNS ({name} {kind})")
+            self._alter(f"ADD COLUMNS ({wanted})")
+
+    def _widen(self, widened: Sequence[Step]) -> None:
+        """Widen columns and fields, each in a commit of its own."""
+        if self.format == DELTA:
+            with self._refusing(widened):
+                self._alter("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        for step in widened:
+            with self._refusing([step]):
+                self._alter(f"ALTER COLUMN {_name_of(step)} TYPE {_kind_of(step)}")
 
     def _alter(self, change: str) -> None:
         """Spark would put values of settings, mostly nothing, where names have `${...}`."""
@@ -235,6 +249,16 @@ def arrow_schema_of(schema: Any) -> pa.Schema:
     names = inspect.signature(to_arrow_schema).parameters
     utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
     return to_arrow_schema(schema, **utc)
+
+
+def _name_of(step: Step) -> str:
+    """The column or field as a statement has it."""
+    return ".".join(map(quoted, step.place))
+
+
+def _kind_of(step: Step) -> str:
+    """The type that it gets, likewise."""
+    return type_ddl(spark_schema_of(pa.schema([pa.field("", step.wide)]))[0].dataType)
 
 
 def _is_same(has: pa.Field, wanted: pa.Field) -> bool:
