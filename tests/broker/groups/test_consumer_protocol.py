@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +12,20 @@ from fencepost.testing.ports import free_ports
 from fencepost.wire.api import ConsumerGroupDescribeRequest
 
 from ...waiting import DEADLINE_S
+from ..conftest import RunningNode
 from ..topic_requests import make_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    """A node whose groups have their members ask more often, so that they learn sooner what moved;
+    sessions are as long as ever."""
+    often = {f"group.consumer.{least}heartbeat.interval.ms": "300" for least in ("min.", "")}
+    running = RunningNode(tmp_path_factory.mktemp("node") / "data", often)
+    yield running
+    running.close()
 
 
 def consumer_of(node: Any, group: str = "of-new-protocol", **settings: Any) -> Any:
