@@ -112,6 +112,11 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:
     return parser.add_subparsers(dest="action", metavar="ACTION")
 
 
+def add_repeatable(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> None:
+    """Add an option that may be given several times: the list of its values, empty without any."""
+    parser.add_argument(*names, action="append", default=[], **settings)
+
+
 def print_usage_help(parser: argparse.ArgumentParser) -> int:
     """Help for a command line that asks for nothing yet; the exit code."""
     parser.print_help(sys.stderr)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from fencepost.cli.cluster_options import bootstrap_servers, given_properties
-from fencepost.cli.key_values import pair
+from fencepost.cli.commands import add_repeatable
+from fencepost.cli.key_values import pairs
 
 
 def add_query_options(parser: argparse.ArgumentParser) -> None:
@@ -13,10 +14,9 @@ def add_query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", metavar="INTERVAL", help='go on, a batch every so often: "10 seconds"'
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--option",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
         help="an option of the source, such as startingOffsets or failOnDataLoss",
     )
@@ -38,5 +38,5 @@ def source_options_of(arguments: argparse.Namespace, **subscription: str) -> dic
     source = kafka_options(arguments) | subscription
     if arguments.batch_records is not None:
         source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
-    source.update(pair(text, "--option") for text in arguments.option)
+    source.update(pairs(arguments.option, "--option"))
     return source

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import UsageError
 
 AUTHORITY_FILE: Final = "ca.pem"
@@ -32,23 +33,15 @@ def register_certificates(actions: Any) -> None:
         "certificates", help="keys and certificates for nodes and users", epilog=EXAMPLES
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="where the files go")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--node",
         dest="nodes",
-        action="append",
-        default=[],
         metavar="NAME[=HOST,...]",
         help="a node, and what clients reach it by (default: its name, and loopback); may be"
         " repeated",
     )
-    parser.add_argument(
-        "--user",
-        dest="users",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a client; may be repeated",
-    )
+    add_repeatable(parser, "--user", dest="users", metavar="NAME", help="a client; may be repeated")
     parser.add_argument(
         "--if-not-exists", action="store_true", help=f"be content if {AUTHORITY_FILE} is there"
     )

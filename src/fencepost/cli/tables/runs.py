@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.cli.cluster_options import command
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import Interrupts
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import print_result
 from fencepost.cli.spark_query import source_options_of
 from fencepost.cli.spark_session import open_session, spark_failures
@@ -76,9 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
                 order=arguments.order,
                 registry=arguments.registry,
                 key_registry=arguments.key_registry,
-                semantic_types=dict(
-                    pair(one, "--semantic-type") for one in arguments.semantic_type
-                ),
+                semantic_types=pairs(arguments.semantic_type, "--semantic-type"),
                 buckets=arguments.buckets,
                 format=arguments.format,
                 options=options,
