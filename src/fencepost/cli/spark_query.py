@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any, Final
 
 from fencepost.cli.cluster_options import bootstrap_servers, given_properties
 from fencepost.cli.commands import add_repeatable
+from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pairs
+
+POLL_S: Final = 0.5
 
 
 def add_query_options(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +28,18 @@ def add_query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-records", type=int, metavar="N", help="at most so many offsets in a batch"
     )
+
+
+def wait_for_query(query: Any, interrupts: Interrupts, look: Callable[[], None]) -> None:
+    """Until the query ends by itself, with a `look` at how far it is twice a second; it is stopped
+    whatever ends the wait. KeyboardInterrupt, and what the query failed with."""
+    try:
+        while not query.awaitTermination(POLL_S):
+            look()
+            with interrupts.waiting():
+                pass
+    finally:
+        query.stop()
 
 
 def kafka_options(arguments: argparse.Namespace) -> dict[str, str]:
