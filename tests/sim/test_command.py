@@ -116,6 +116,7 @@ def test_a_story_is_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (["ablations", "--ledger", "/"], "sim: /: Is a directory"),
         (["ablations", "--jobs", "0"], "--jobs 0: it is at least 1"),
         (["explore", "--minutes", "nan"], "--minutes nan: it is a number of minutes"),
+        (["explore", "--ablation", "two-votes"], "; did you mean grants-two-votes?"),
         (["explore", "--logs", "99999999999//"], "epochs go to 15"),
         (["replay", "no-such-file.json"], "sim: no-such-file.json: No such file"),
         (["shrink", "19", "--faults", "none"], "seed 19 does not fail"),

@@ -14,7 +14,8 @@ from fencepost.machines.share.partition import SharePartition
 from fencepost.machines.share.pieces import PieceOf, Pieces
 from fencepost.sim.explore import Search
 from fencepost.sim.explore.search import Report
-from fencepost.sim.explore.share import Bounds, Space
+
+from .share_space import Bounds, Space
 
 ONE_RECORD = (OffsetRange(0, 0),)
 SPACES = {

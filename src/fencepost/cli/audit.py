@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.epochs import write_svg
 from fencepost.cli.failures import InputError, UsageError, as_input_errors
 from fencepost.cli.key_values import pair
@@ -55,19 +56,9 @@ def register(subparsers: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument("directories", nargs="*", metavar="DIR", help="what to audit")
-    parser.add_argument(
-        "--replica",
-        action="append",
-        default=[],
-        metavar="ID=DIR",
-        help="a log directory of broker ID",
-    )
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="REGEX",
-        help="only topics whose whole name matches (repeatable)",
+    add_repeatable(parser, "--replica", metavar="ID=DIR", help="a log directory of broker ID")
+    add_repeatable(
+        parser, "--topic", metavar="REGEX", help="only topics whose whole name matches (repeatable)"
     )
     parser.add_argument("--deep", action="store_true", help="decompress and parse all records, too")
     parser.add_argument(

@@ -18,8 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import add_json_option
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -65,11 +66,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--client-config", type=Path, metavar="FILE", help="a file of client properties"
     )
-    group.add_argument(
+    add_repeatable(
+        group,
         "-X",
         dest="properties",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
         help="a client property; wins over the file",
     )
@@ -162,7 +162,7 @@ def given_properties(arguments: argparse.Namespace) -> dict[str, object]:
         props["socket.connection.setup.timeout.ms"] = setup_ms
     if arguments.client_config is not None:
         props.update(_properties_in(arguments.client_config))
-    props.update(pair(text, "-X") for text in arguments.properties)
+    props.update(pairs(arguments.properties, "-X"))
     return props
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, config_hint, finish_cluster_command, open_admin
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_result, print_views
@@ -46,10 +46,8 @@ def register(subparsers: Any) -> None:
         ("--append", "add to a list"),
         ("--subtract", "take from a list"),
     ):
-        altering.add_argument(option, action="append", default=[], metavar="KEY=VALUE", help=text)
-    altering.add_argument(
-        "--delete", action="append", default=[], metavar="KEY", help="back to the default"
-    )
+        add_repeatable(altering, option, metavar="KEY=VALUE", help=text)
+    add_repeatable(altering, "--delete", metavar="KEY", help="back to the default")
     altering.add_argument("--validate-only", action="store_true", help="check, do not change")
     _finish(altering, alter)
 

@@ -21,6 +21,7 @@ from fencepost.cli.cluster_options import (
     command,
     finish_cluster_command,
 )
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_json
@@ -83,7 +84,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         ),
     ):
         text += ", for its page; repeatable"
-        group.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+        add_repeatable(group, option, metavar=metavar, help=text)
     group.add_argument(
         "--faults",
         metavar="URL",
@@ -109,10 +110,9 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
         help="let in what has this header, in which a proxy names the user; any client that"
         " reaches the port itself can set it",
     )
-    group.add_argument(
+    add_repeatable(
+        group,
         "--allow-host",
-        action="append",
-        default=[],
         metavar="NAME[:PORT]",
         help="a name by which browsers may call the console, for proxies and DNS; repeatable",
     )

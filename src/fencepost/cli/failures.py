@@ -1,7 +1,7 @@
 """How commands fail: one line on stderr, exit code 1, or 2 for the command line.
 
-`offline_command` is for those that read files (`wire`, `log`); `cluster_options.command` for those
-that talk to a cluster.
+`offline_command` is for those that read and write files (`wire`, `log`, `man`);
+`cluster_options.command` for those that talk to a cluster.
 """
 
 from __future__ import annotations
@@ -57,5 +57,6 @@ def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    print(f"fencepost {arguments.command} {arguments.action}: {escaped(text)}", file=sys.stderr)
+    words = [arguments.command, getattr(arguments, "action", "")]
+    print(f"{' '.join(['fencepost', *filter(None, words)])}: {escaped(text)}", file=sys.stderr)
     return code

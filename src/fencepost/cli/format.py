@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.node_options import add_node_options, overrides_of
 
@@ -63,21 +64,19 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--release-version", "-r", metavar="RELEASE", help="e.g. 4.0: its metadata.version"
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--feature",
         "-f",
         dest="features",
-        action="append",
-        default=[],
         metavar="NAME=LEVEL",
         help="the level of a feature at first; may be repeated",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--add-scram",
         "-S",
         dest="scram_users",
-        action="append",
-        default=[],
         metavar="CREDENTIAL",
         help="a user that logs in with SCRAM, e.g. 'SCRAM-SHA-256=[name=ada,password=...]'; may be"
         " repeated",

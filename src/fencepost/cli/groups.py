@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_admin, open_cluster
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.groups_offsets import add_offsets
 from fencepost.cli.groups_share_offsets import add_share_offsets
 from fencepost.cli.output import print_json, print_table_of, print_views
@@ -53,21 +53,14 @@ def register(subparsers: Any) -> None:
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="all groups, or some of them")
-    listing.add_argument(
-        "--type",
-        action="append",
-        default=[],
-        choices=TYPES,
-        type=str.lower,
-        help="of this type (repeatable)",
+    add_repeatable(
+        listing, "--type", choices=TYPES, type=str.lower, help="of this type (repeatable)"
     )
     for option, text in (
         ("--state", "such as stable or empty"),
         ("--protocol", "such as consumer or connect"),
     ):
-        listing.add_argument(
-            option, action="append", default=[], metavar="NAME", help=f"{text} (repeatable)"
-        )
+        add_repeatable(listing, option, metavar="NAME", help=f"{text} (repeatable)")
     finish_cluster_command(listing, list_groups)
 
     describing = actions.add_parser("describe", help="state, members, offsets and lag")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 import fencepost
 from fencepost.cli.commands import COMMANDS, GROUPS
-from fencepost.cli.failures import UsageError
+from fencepost.cli.failures import UsageError, offline_command
 
 PROGRAM: Final = "fencepost"
 SECTION: Final = 1
@@ -60,21 +59,15 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@offline_command
 def run(arguments: argparse.Namespace) -> int:
     """Print a page, or write all."""
-    try:
-        if arguments.dir is None:
-            print(page_of(arguments.page), end="")
-        elif arguments.page is None:
-            write_pages(arguments.dir)
-        else:
-            raise UsageError("--dir is for all pages; leave the command out")
-    except UsageError as error:
-        print(f"fencepost man: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"fencepost man: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
+    if arguments.dir is None:
+        print(page_of(arguments.page), end="")
+    elif arguments.page is None:
+        write_pages(arguments.dir)
+    else:
+        raise UsageError("--dir is for all pages; leave the command out")
     return 0
 
 

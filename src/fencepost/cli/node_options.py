@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from fencepost.addresses import AddressError, address_text, parse_address
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
 
@@ -22,9 +23,7 @@ def add_node_options(parser: argparse.ArgumentParser, *, config_flag: str | None
 
 def add_override_option(parser: argparse.ArgumentParser, text: str) -> None:
     """Add -o KEY=VALUE, with this help."""
-    parser.add_argument(
-        "-o", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help=text
-    )
+    add_repeatable(parser, "-o", dest="overrides", metavar="KEY=VALUE", help=text)
 
 
 def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:

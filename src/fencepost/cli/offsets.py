@@ -12,6 +12,7 @@ from fencepost.cli.cluster_options import (
     finish_cluster_command,
     open_admin,
 )
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_table
 from fencepost.cli.times import parse_time_ms
@@ -51,9 +52,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("partitions", nargs="+", metavar="PARTITION", help="TOPIC or TOPIC:NUMBER")
-    parser.add_argument(
-        "--at", action="append", default=[], metavar="WHERE", help="may be repeated; see below"
-    )
+    add_repeatable(parser, "--at", metavar="WHERE", help="may be repeated; see below")
     parser.add_argument(
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),

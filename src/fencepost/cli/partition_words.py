@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import partition_of
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_views
 from fencepost.client.metadata import TopicPartition
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
 def add_topic_option(parser: argparse._ActionsContainer) -> None:
     """Add --topic, whose words `topic_word` reads."""
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--topic",
-        action="append",
-        default=[],
         metavar="NAME[:N,N]",
         help="only this topic, or these partitions of it (repeatable)",
     )

@@ -18,6 +18,7 @@ from fencepost.cli.cluster_options import (
     finish_cluster_command,
     open_cluster,
 )
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
@@ -70,13 +71,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--key-separator", metavar="TEXT", help="split lines into key and value")
     parser.add_argument("--lines-json", action="store_true", help="lines are JSON objects")
     parser.add_argument("--partition", type=int, metavar="N", help="for all records")
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="for all records (repeatable)",
-    )
+    add_repeatable(parser, "--header", metavar="KEY=VALUE", help="for all records (repeatable)")
     parser.add_argument("--compression", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
     parser.add_argument(
         "--linger-ms",

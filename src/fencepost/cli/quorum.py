@@ -17,7 +17,7 @@ from fencepost.cli.cluster_options import (
     connect_limit_ms,
     finish_cluster_command,
 )
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_result, print_table_of
 
@@ -62,10 +62,9 @@ def register(subparsers: Any) -> None:
     )
     adding.add_argument("--id", type=_node_id, metavar="N", help="its node.id, without --config")
     adding.add_argument("--directory-id", metavar="ID", help="of its metadata directory, likewise")
-    adding.add_argument(
+    add_repeatable(
+        adding,
         "--listener",
-        action="append",
-        default=[],
         metavar="NAME://HOST:PORT",
         help="where it is reached, likewise; may be repeated",
     )

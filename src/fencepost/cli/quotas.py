@@ -10,7 +10,7 @@ from fencepost.cli.cluster_options import command, finish_cluster_command, open_
 from fencepost.cli.command_line import unknown_name
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import print_result, print_views
 
 EXAMPLES = """\
@@ -94,7 +94,7 @@ def list_quotas(arguments: argparse.Namespace) -> int:
 @command
 def set_quotas(arguments: argparse.Namespace) -> int:
     """Set some, leave the others."""
-    given = dict(pair(text, "QUOTA=VALUE") for text in arguments.quotas)
+    given = pairs(arguments.quotas, "QUOTA=VALUE")
     if len(given) != len(arguments.quotas):
         raise UsageError("a quota is given twice")
     values = {_known(key): _value(key, text) for key, text in given.items()}

@@ -22,7 +22,7 @@ from fencepost.cli.cluster_options import (
     open_admin,
     partition_of,
 )
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_json, print_views
 from fencepost.cli.partition_files import read_partition_file
@@ -110,13 +110,7 @@ def _add_preserve_throttles(parser: argparse.ArgumentParser) -> None:
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a JSON file, or -")
-    parser.add_argument(
-        "--move",
-        action="append",
-        default=[],
-        metavar="T:P=ID,ID",
-        help="instead of a plan; may be repeated",
-    )
+    add_repeatable(parser, "--move", metavar="T:P=ID,ID", help="instead of a plan; may be repeated")
 
 
 def _plan(arguments: argparse.Namespace) -> dict[TopicPartition, list[int]]:

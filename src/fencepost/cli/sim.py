@@ -18,7 +18,15 @@ from fencepost.cli.commands import add_actions
 from fencepost.cli.output import add_json_option, print_json, print_result
 from fencepost.cli.sim_explore import add_explore
 from fencepost.cli.sim_explore_partition import add_explore_partition
-from fencepost.cli.sim_options import check_numbers, check_output, read_file, read_ledger
+from fencepost.cli.sim_options import (
+    ablation_of,
+    check_numbers,
+    check_output,
+    read_file,
+    read_ledger,
+    rules_of,
+    wrong,
+)
 from fencepost.views.json_documents import json_text
 
 if TYPE_CHECKING:
@@ -125,7 +133,6 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
 
 def _plan(arguments: argparse.Namespace) -> Any:
     """The plan that the options ask for. ValueError for names that do not exist."""
-    from fencepost.sim.ablations import load_ablation
     from fencepost.sim.faults import fault_classes
     from fencepost.sim.naming import unknown
     from fencepost.sim.options import Options, with_brokers
@@ -140,7 +147,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
             raise ValueError(unknown("fault", name, known))
     rules = Rules()
     if arguments.ablation:
-        ablation = _load(arguments.ablation, load_ablation)
+        ablation = ablation_of(arguments.ablation)
         rules = ablation.rules
         faults = ablation.faults if faults is None else faults
     base = Options(faults=faults, faults_off=without, over_budget=arguments.over_budget)
@@ -151,28 +158,10 @@ def _plan(arguments: argparse.Namespace) -> Any:
     return Plan(base=base, rules=rules, ablation=arguments.ablation)
 
 
-def _load(name: str, load: Any) -> Any:
-    from fencepost.sim.ablations import ablation_names
-    from fencepost.sim.naming import unknown
-
-    try:
-        return load(name)
-    except KeyError:
-        raise ValueError(unknown("ablation", name, ablation_names())) from None
-
-
 def _names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name for name in text.split(",") if name and name != "none")
-
-
-def _wrong(error: Exception) -> int:
-    text = str(error)
-    if isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {error.strerror}"
-    print(f"fencepost sim: {text}", file=sys.stderr)
-    return 2
 
 
 # -- run -------------------------------------------------------------------------------------------
@@ -187,7 +176,7 @@ def _run(arguments: argparse.Namespace) -> int:
         check_numbers(arguments, "seeds", "jobs", "first", "minutes")
         check_output(arguments.ledger)
     except (ValueError, OSError) as error:
-        return _wrong(error)
+        return wrong(error)
     ledger = Ledger(jobs=arguments.jobs)
     count = 1 << 40 if arguments.minutes else arguments.seeds
     seeds = iter(range(arguments.first, arguments.first + count))
@@ -240,12 +229,12 @@ def _ablations(arguments: argparse.Namespace) -> int:
     from fencepost.sim.search import search
 
     try:
-        named = [_load(name, load_ablation) for name in arguments.names]
+        named = list(map(ablation_of, arguments.names))
         check_numbers(arguments, "seeds", "jobs")
         ledger = read_ledger(arguments.ledger)
         check_output(arguments.ledger)
     except (ValueError, OSError) as error:
-        return _wrong(error)
+        return wrong(error)
     searched = named or [
         one for one in map(load_ablation, ablation_names()) if one.is_found_by_search
     ]
@@ -285,7 +274,7 @@ def _replay(arguments: argparse.Namespace) -> int:
             if arguments.ablation is None and not recording.is_outcome(outcome):
                 missing = recording.kind
     except (ValueError, OSError) as error:
-        return _wrong(error)
+        return wrong(error)
     view = outcome.view()
     if arguments.html:
         _draw(arguments, outcome.violation, lines)
@@ -323,14 +312,9 @@ def _recording(arguments: argparse.Namespace) -> tuple[Any, Any]:
     except ValueError as error:
         raise ValueError(f"{arguments.what}: {error}") from None
     if arguments.ablation is not None:
-        recording = replace(recording, ablation=_other_ablation(arguments.ablation))
+        named = None if arguments.ablation == "none" else ablation_of(arguments.ablation).name
+        recording = replace(recording, ablation=named)
     return recording, recording.plan
-
-
-def _other_ablation(name: str) -> str | None:
-    from fencepost.sim.ablations import load_ablation
-
-    return None if name == "none" else str(_load(name, load_ablation).name)
 
 
 def _shrink(arguments: argparse.Namespace) -> int:
@@ -346,7 +330,7 @@ def _shrink(arguments: argparse.Namespace) -> int:
         check_output(arguments.out)
         shrinker = Shrinker(arguments.seed, plan, progress, arguments.replays)
     except (ValueError, OSError) as error:
-        return _wrong(error)
+        return wrong(error)
     shrunk = shrinker.shrink()
     if arguments.out:
         Path(arguments.out).write_text(json.dumps(shrunk.recording.as_json()) + "\n")
@@ -366,12 +350,11 @@ def _what_matters(lines: list[str]) -> list[str]:
 
 
 def _play(arguments: argparse.Namespace) -> int:
-    from fencepost.sim.ablations import load_ablation
     from fencepost.sim.script import ScriptError, play, without_remarks
 
     broken = False
     try:
-        rules = _load(arguments.ablation, load_ablation).rules if arguments.ablation else None
+        rules = rules_of(arguments)
         for name in arguments.files:
             try:
                 played = play(read_file(name), rules)
@@ -380,7 +363,7 @@ def _play(arguments: argparse.Namespace) -> int:
             sys.stdout.write(played)
             broken |= "VIOLATION" in without_remarks(played)
     except (ValueError, OSError) as error:
-        return _wrong(error)
+        return wrong(error)
     return int(broken)
 
 

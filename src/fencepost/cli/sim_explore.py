@@ -14,7 +14,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from fencepost.cli.output import add_json_option, print_result
-from fencepost.cli.sim_options import check_numbers
+from fencepost.cli.sim_options import check_numbers, rules_of, wrong
 
 NUMBERS = {
     "voters": "voters that found the quorum",
@@ -112,10 +112,9 @@ def search_and_tell(
 
     try:
         check_numbers(arguments, "minutes", "states", "doubts")
-        bounds, rules = make_bounds(), _rules_of(arguments)
+        bounds, rules = make_bounds(), rules_of(arguments)
     except ValueError as error:
-        print(f"fencepost sim: {error}", file=sys.stderr)
-        return 2
+        return wrong(error)
     space = make_space(bounds, rules)
     seconds = arguments.minutes * 60 if arguments.minutes else None
     with rules.in_force():
@@ -139,18 +138,6 @@ def add_search_options(explore: Any) -> None:
     )
     explore.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
     add_json_option(explore)
-
-
-def _rules_of(arguments: argparse.Namespace) -> Any:
-    """The product's rules, or with `--ablation` those of an old bug. ValueError."""
-    from fencepost.sim.ablations import ablation_names, load_ablation
-    from fencepost.sim.rules import Rules
-
-    if not arguments.ablation:
-        return Rules()
-    if arguments.ablation not in ablation_names():
-        raise ValueError(f"no ablation {arguments.ablation!r}")
-    return load_ablation(arguments.ablation).rules
 
 
 def _progress(report: Any) -> None:

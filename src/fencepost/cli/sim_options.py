@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,33 @@ FILE_LETTERS_MAX: Final = 1 << 26
 """Of a recording or a scenario."""
 _LEAST: Final = {"seeds": 1, "jobs": 1, "first": 0, "replays": 1, "doubts": 0, "states": 1}
 _OPTION: Final = {"first": "from"}
+
+
+def ablation_of(name: str) -> Any:
+    """The old bug of that name. ValueError."""
+    from fencepost.sim.ablations import ablation_names, load_ablation
+    from fencepost.sim.naming import unknown
+
+    try:
+        return load_ablation(name)
+    except KeyError:
+        raise ValueError(unknown("ablation", name, ablation_names())) from None
+
+
+def rules_of(arguments: argparse.Namespace) -> Any:
+    """The product's rules, or with `--ablation` those of an old bug. ValueError."""
+    from fencepost.sim.rules import Rules
+
+    return ablation_of(arguments.ablation).rules if arguments.ablation else Rules()
+
+
+def wrong(error: Exception) -> int:
+    """Say what is wrong with the command line or a file; the exit code."""
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    print(f"fencepost sim: {text}", file=sys.stderr)
+    return 2
 
 
 def check_numbers(arguments: argparse.Namespace, *names: str) -> None:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+from fencepost.cli.commands import add_repeatable
 from fencepost.cli.failures import InputError, UsageError, as_input_errors
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 
 _REASON: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.+)$")
 _CALL_FAILED: Final = "An error occurred while calling "
@@ -27,10 +28,9 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
         help="where tasks run, such as spark://HOST:7077 "
         "(default: Spark's own spark.master or $MASTER, else this machine)",
     )
-    group.add_argument(
+    add_repeatable(
+        group,
         "--conf",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
         help="a setting of Spark (repeatable); spark.log.level=ERROR shows stacks of what fails",
     )
@@ -98,7 +98,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "FATAL",  # what fails is told in a line, without Spark's pages of stacks
         "spark.sql.session.timeZone": "UTC",
-        **dict(pair(text, "--conf") for text in arguments.conf),
+        **pairs(arguments.conf, "--conf"),
     }
     if arguments.packages:
         settings["spark.jars.packages"] = arguments.packages

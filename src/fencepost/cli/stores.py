@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from fencepost.cli.key_values import pair
+from fencepost.cli.commands import add_repeatable
+from fencepost.cli.key_values import pairs
 
 
 def add_storage_option(parser: argparse.ArgumentParser, place: str) -> None:
     """Add --storage; `place` is the argument that says where."""
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--storage",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
         help=f"a setting of {place}'s store, such as endpoint_override=HOST:PORT or region=NAME "
         "(repeatable); spark.hadoop.fs.s3a. settings of --conf count as well",
@@ -21,5 +21,5 @@ def add_storage_option(parser: argparse.ArgumentParser, place: str) -> None:
 
 def storage_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """What --storage gives, over what --conf does. UsageError."""
-    given = dict(pair(text, "--conf") for text in getattr(arguments, "conf", ()))
-    return given | dict(pair(text, "--storage") for text in arguments.storage)
+    given = pairs(getattr(arguments, "conf", ()), "--conf")
+    return given | pairs(arguments.storage, "--storage")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.addresses import PORT_MAX
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.node_options import add_override_option
 from fencepost.cli.testing_certificates import register_certificates
 
@@ -122,7 +122,7 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
     ):
         if count is not None and not least <= count <= NODES_MAX:
             raise UsageError(f"{option} {count}: allowed are {least} to {NODES_MAX}")
-    config = dict(pair(text, "-o") for text in arguments.overrides)
+    config = pairs(arguments.overrides, "-o")
     try:
         return Cluster(arguments.brokers, controllers=arguments.controllers, config=config)
     except ValueError as error:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from typing import Any, Final
 
-from fencepost.cli.failures import UsageError
+from fencepost.cli.commands import add_repeatable
+from fencepost.cli.failures import UsageError, as_input_errors, offline_command
 
 AUTHORITY_FILE: Final = "ca.pem"
 CERTIFICATES_MAX: Final = 1000
@@ -32,33 +32,25 @@ def register_certificates(actions: Any) -> None:
         "certificates", help="keys and certificates for nodes and users", epilog=EXAMPLES
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="where the files go")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--node",
         dest="nodes",
-        action="append",
-        default=[],
         metavar="NAME[=HOST,...]",
         help="a node, and what clients reach it by (default: its name, and loopback); may be"
         " repeated",
     )
-    parser.add_argument(
-        "--user",
-        dest="users",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a client; may be repeated",
-    )
+    add_repeatable(parser, "--user", dest="users", metavar="NAME", help="a client; may be repeated")
     parser.add_argument(
         "--if-not-exists", action="store_true", help=f"be content if {AUTHORITY_FILE} is there"
     )
     parser.set_defaults(run=run)
 
 
+@offline_command
 def run(arguments: argparse.Namespace) -> int:
     """Check everything, then write."""
-    program = "fencepost testing certificates"
-    try:
+    with as_input_errors(ImportError):
         nodes = dict(_node(text) for text in arguments.nodes)
         users = [_checked(name, "--user") for name in arguments.users]
         _check_names([*(_node(text)[0] for text in arguments.nodes), *users])
@@ -71,15 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
                 " another directory, or remove the files"
             )
         write_certificates(arguments.directory, nodes, users)
-    except UsageError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 2
-    except ImportError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"{program}: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
     return 0
 
 

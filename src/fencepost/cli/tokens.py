@@ -14,7 +14,7 @@ from fencepost.cli.cluster_options import (
     open_admin,
     open_cluster,
 )
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
 from fencepost.cli.secret_files import new_secret_file
@@ -60,12 +60,8 @@ def register(subparsers: Any) -> None:
         help="a new file for the client properties of a login by it",
     )
     creating.add_argument("--owner", metavar="PRINCIPAL", help="of this one (default: of yours)")
-    creating.add_argument(
-        "--renewer",
-        action="append",
-        default=[],
-        metavar="PRINCIPAL",
-        help="may renew it, too (repeatable)",
+    add_repeatable(
+        creating, "--renewer", metavar="PRINCIPAL", help="may renew it, too (repeatable)"
     )
     creating.add_argument(
         "--max-lifetime", type=float, metavar="SECONDS", help="default: the cluster's"

@@ -14,9 +14,9 @@ from fencepost.cli.cluster_options import (
     finish_cluster_command,
     open_admin,
 )
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import UsageError
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import print_json, print_result
 from fencepost.cli.topics_describe import add_describe
 
@@ -56,9 +56,7 @@ def register(subparsers: Any) -> None:
     creating.add_argument(
         "--assignment", metavar="A:B,C:D", help="broker ids of each partition's replicas"
     )
-    creating.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a topic config"
-    )
+    add_repeatable(creating, "--config", metavar="KEY=VALUE", help="a topic config")
     creating.add_argument("--if-not-exists", action="store_true", help="be content if it is there")
     creating.add_argument("--validate-only", action="store_true", help="check, do not create")
     finish_cluster_command(creating, create_topic)
@@ -114,7 +112,7 @@ def create_topic(arguments: argparse.Namespace) -> int:
                 arguments.name,
                 arguments.partitions or BROKER_DEFAULT,
                 arguments.replication_factor or BROKER_DEFAULT,
-                configs=dict(pair(text, "--config") for text in arguments.config),
+                configs=pairs(arguments.config, "--config"),
                 assignments=assignments,
                 validate_only=arguments.validate_only,
             )

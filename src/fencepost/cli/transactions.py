@@ -16,7 +16,7 @@ from fencepost.cli.cluster_options import (
     open_admin,
     partition_of,
 )
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_result, print_table, print_views
 from fencepost.cli.times import now_ms
@@ -57,12 +57,8 @@ def register(subparsers: Any) -> None:
     transactions_explain.register(actions)
 
     listing = actions.add_parser("list", help="transactional ids of all coordinators")
-    listing.add_argument(
-        "--state", action="append", default=[], metavar="STATE", help=f"{STATES} (repeatable)"
-    )
-    listing.add_argument(
-        "--producer-id", type=int, action="append", default=[], metavar="ID", help="(repeatable)"
-    )
+    add_repeatable(listing, "--state", metavar="STATE", help=f"{STATES} (repeatable)")
+    add_repeatable(listing, "--producer-id", type=int, metavar="ID", help="(repeatable)")
     listing.add_argument(
         "--running-longer-than-ms", type=int, metavar="MS", help="that began longer ago"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command
@@ -12,14 +12,12 @@ from fencepost.cli.failures import UsageError, as_input_errors
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates, duration
-from fencepost.cli.spark_query import source_options_of
+from fencepost.cli.spark_query import source_options_of, wait_for_query
 from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.rates import ArchivedRecords
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.batches import Written
-
-POLL_S: Final = 0.5
 
 
 def source_of(arguments: argparse.Namespace) -> dict[str, str]:
@@ -78,13 +76,7 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
                 interval=arguments.every,
                 on_batch=on_batch,
             )
-            try:
-                while not query.awaitTermination(POLL_S):
-                    rates.show()
-                    with interrupts.waiting():
-                        pass
-            finally:
-                query.stop()
+            wait_for_query(query, interrupts, rates.show)
     except KeyboardInterrupt:
         rates.close()
         _summary(arguments, rates, batches)

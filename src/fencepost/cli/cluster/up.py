@@ -22,7 +22,7 @@ from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster.actions import STOP_ALL, Nodes
 from fencepost.cli.cluster.control import Control
 from fencepost.cli.failures import UsageError
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.names import META_PROPERTIES_FILE
 from fencepost.log.properties import decode_properties
@@ -126,7 +126,7 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     serving = brokers + (controllers if combined else 0)
     broker_ports = _ports("--broker-port", arguments.broker_port, serving)
     _must_not_meet(controller_ports, broker_ports)
-    config = dict(pair(text, "-o") for text in arguments.overrides)
+    config = pairs(arguments.overrides, "-o")
     for key in sorted(OWN_KEYS & config.keys()):
         raise UsageError(f"-o {key}={config[key]}: each node gets a {key} of its own from `up`")
     if not any(found):

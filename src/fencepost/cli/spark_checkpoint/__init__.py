@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 from fencepost.cli.cluster_options import finish_cluster_command
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.partition_words import add_topic_option
 from fencepost.cli.spark_checkpoint.moving import move
 from fencepost.cli.spark_checkpoint.showing import show
@@ -51,10 +51,9 @@ def register(actions: Any) -> None:
 def _action(inner: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = inner.add_parser(name, help=text, epilog=EXAMPLES)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a URI")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--storage",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
         help="a setting of its store, such as endpoint_override=HOST:PORT (repeatable)",
     )
@@ -107,10 +106,9 @@ def _add_translate(inner: Any) -> None:
     way.add_argument("--by-time", action="store_true", help="by the first unread record's time")
     way.add_argument("--offsets", metavar="JSON", help='the new ones, {"topic":{"0":23}} or @FILE')
     parser.add_argument("--archive", metavar="DIR", help="the archive that was replayed")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--rename",
-        action="append",
-        default=[],
         metavar="OLD=NEW",
         help="topics and what they are called now (repeatable)",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cli.failures import InputError, as_input_errors
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import print_json, print_table_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def open_checkpoint(arguments: argparse.Namespace, *, whole: bool = False) -> Op
     from fencepost.arrow.storage import storage_at
     from fencepost.spark import checkpoint_edit
 
-    given = dict(pair(text, "--storage") for text in arguments.storage)
+    given = pairs(arguments.storage, "--storage")
     return checkpoint_edit.open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
 
 

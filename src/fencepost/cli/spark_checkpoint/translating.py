@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import bootstrap_servers, client_config, command, open_cluster
 from fencepost.cli.failures import InputError, UsageError, as_input_errors
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.spark_checkpoint.opened import (
     carry_out,
     checkpoint_errors,
@@ -47,7 +47,7 @@ def translate(arguments: argparse.Namespace) -> int:
     from fencepost.spark.checkpoint_edit import plan_offsets
     from fencepost.spark.offset_translation import identified, translated
 
-    names = dict(pair(text, "--rename") for text in arguments.rename)
+    names = pairs(arguments.rename, "--rename")
     _check_translate(arguments, names)
     with checkpoint_errors(), contextlib.ExitStack() as clusters:
         opened = open_checkpoint(arguments)

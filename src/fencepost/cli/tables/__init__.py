@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fencepost.cli.cluster_options import add_cluster_options
-from fencepost.cli.commands import add_actions
+from fencepost.cli.commands import add_actions, add_repeatable
 from fencepost.cli.output import add_json_option
 from fencepost.cli.spark_query import add_query_options
 from fencepost.cli.spark_session import add_spark_options
@@ -66,10 +66,9 @@ def _add_run(actions: Any) -> None:
     )
     parser.add_argument("--registry", metavar="URL", help="a schema registry, for values")
     parser.add_argument("--key-registry", metavar="URL", help="a schema registry, for keys")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--semantic-type",
-        action="append",
-        default=[],
         metavar="COLUMN=TYPE",
         help="what events do not say of a column: Decimal, Timestamp, MicroTimestamp, ...",
     )

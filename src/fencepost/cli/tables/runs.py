@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from fencepost.cli.cluster_options import command
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import Interrupts
-from fencepost.cli.key_values import pair
+from fencepost.cli.key_values import pairs
 from fencepost.cli.output import print_result
-from fencepost.cli.spark_query import source_options_of
+from fencepost.cli.spark_query import source_options_of, wait_for_query
 from fencepost.cli.spark_session import open_session, spark_failures
 from fencepost.views.latest_values import MergedTable
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fencepost.spark.tables.batches import MergeOptions
     from fencepost.spark.tables.versions import Version
 
-POLL_S: Final = 0.5
 HOUR_MS: Final = 3_600_000
 
 
@@ -76,21 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
                 order=arguments.order,
                 registry=arguments.registry,
                 key_registry=arguments.key_registry,
-                semantic_types=dict(
-                    pair(one, "--semantic-type") for one in arguments.semantic_type
-                ),
+                semantic_types=pairs(arguments.semantic_type, "--semantic-type"),
                 buckets=arguments.buckets,
                 format=arguments.format,
                 options=options,
                 interval=arguments.every,
                 on_batch=on_batch,
             )
-            try:
-                while not query.awaitTermination(POLL_S):
-                    with interrupts.waiting():
-                        pass
-            finally:
-                query.stop()
+            wait_for_query(query, interrupts, lambda: None)  # batches tell of themselves
     except KeyboardInterrupt:
         _summary(arguments, versions, time.monotonic() - started)
         raise

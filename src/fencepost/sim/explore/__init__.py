@@ -10,7 +10,7 @@ laws are looked at after every step. If a search says that its space is covered,
 within the bounds that breaks one.
 
 There is one explorer, and a package for each world that it goes through: `quorum` and `partition`
-say what a node is, what may happen, and what must hold; `share` does so for one share partition.
+say what a node is, what may happen, and what must hold.
 
 | file      | what it holds                                                  |
 |-----------|----------------------------------------------------------------|
