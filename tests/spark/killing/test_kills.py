@@ -136,7 +136,7 @@ def test_rows_are_there_once_whatever_is_killed_at_any_step(
     machines_for: MakeMachines, tmp_path: Path, job: str, victim: str
 ):
     if not ROUNDS and (job, victim) not in ALWAYS:
-        pytest.skip("FENCEPOST_KILL_ROUNDS says how often; the whole matrix takes hours")
+        pytest.skip("FENCEPOST_KILL_ROUNDS says how often; a round takes most of an hour")
     steps = tuple(step for step in STEPS[job] if not ONLY or step in ONLY.split(","))
     steps *= max(ROUNDS, 1)
     machines = machines_for(victim)
