@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 # How often the coordinator has members send heartbeats: each step of an assignment waits for one.
 QUICK = {
+    "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
 }
