@@ -335,7 +335,13 @@ def environment() -> Iterator[dict[str, str]]:
     """What a user's shell has who activated the environment, and a broker to talk to."""
     from fencepost.testing import Cluster
 
-    with Cluster(faults=False) as cluster:
+    # Members get partitions with a heartbeat, which is each five seconds by default.
+    often = {
+        f"group.{kind}.{bound}heartbeat.interval.ms": 100
+        for kind in ("consumer", "share")
+        for bound in ("min.", "")
+    }
+    with Cluster(faults=False, config=often) as cluster:
         yield {
             **os.environ,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),

@@ -45,6 +45,8 @@ PARTITIONS = 3
 HOLD_MS = 240_000
 """For so long a leader without records holds a fetch: no test lasts that long."""
 CONFIG = {
+    "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0,
     "group.consumer.min.heartbeat.interval.ms": 50,
     "group.consumer.heartbeat.interval.ms": 50,
     "group.share.min.heartbeat.interval.ms": 200,

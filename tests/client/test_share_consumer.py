@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 PARTITIONS, RECORDS = 2, 5
 QUICK = {
+    "group.share.assignment.interval.ms": 0,
     "group.share.min.heartbeat.interval.ms": 50,
     "group.share.heartbeat.interval.ms": 50,
     "group.share.min.record.lock.duration.ms": 1_000,

@@ -24,7 +24,7 @@ testclient = pytest.importorskip("starlette.testclient")
 from fencepost.console.asked import Asked, NotThere, part_of, path_to  # noqa: E402
 from fencepost.console.page import Page  # noqa: E402
 from fencepost.console.pages.table import PAGES, PageKind  # noqa: E402
-from fencepost.console.session import Session  # noqa: E402
+from fencepost.console.session import Options, Session  # noqa: E402
 from fencepost.console.web.access import Access  # noqa: E402
 from fencepost.console.web.application import application  # noqa: E402
 from fencepost.console.web.safety import HEADERS  # noqa: E402
@@ -43,7 +43,7 @@ def served() -> Iterator[str]:
 
 @pytest.fixture
 def browser(served: str) -> Iterator[object]:
-    session = Session(ClientConfig(bootstrap_servers=served))
+    session = Session(ClientConfig(bootstrap_servers=served), Options(interval_s=0.5))
     with testclient.TestClient(
         application(session, frozenset({HOST})), base_url=f"http://{HOST}"
     ) as client:

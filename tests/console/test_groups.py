@@ -26,9 +26,17 @@ from ..waiting import eventually
 pytestmark = pytest.mark.slow
 
 
+# A member hears of its group's changes with the next heartbeat.
+QUICK = {
+    f"group.{kind}.{bound}heartbeat.interval.ms": 100
+    for kind in ("consumer", "share")
+    for bound in ("min.", "")
+}
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    with Cluster() as cluster:
+    with Cluster(config=QUICK) as cluster:
         yield cluster.bootstrap_servers
 
 

@@ -21,9 +21,16 @@ pytestmark = pytest.mark.slow
 PROTOCOLS = ("classic", "consumer")
 
 
+# A member hears of its group's changes with the next heartbeat.
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+
+
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Cluster]:
-    with Cluster(brokers=2) as cluster:
+    with Cluster(brokers=2, config=QUICK) as cluster:
         with Client(cluster.bootstrap_servers) as client:
             Admin(client).create_topic("t", 2, 2)
             Admin(client).wait_for_topic("t")

@@ -18,11 +18,12 @@ from ...waiting import eventually
 from ..listener_fixtures import Client
 
 QUICK_SHARES: Final = {
+    "group.share.assignment.interval.ms": "0",
     "share.coordinator.state.topic.num.partitions": "3",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""Configs with which a node can have share coordinators alone."""
+"""Configs with which a node can have share coordinators alone, and groups are assigned at once."""
 
 
 def share_coordinated(client: Client, topic_id: Uuid, group: str) -> None:
