@@ -32,16 +32,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     running.close()
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """A node whose groups have their members ask more often, so that they learn sooner what moved;
-    sessions are as long as ever."""
-    often = {f"group.consumer.{least}heartbeat.interval.ms": "300" for least in ("min.", "")}
-    running = RunningNode(tmp_path_factory.mktemp("node") / "data", often)
-    yield running
-    running.close()
-
-
 def consumer_of(node: Any, group: str = "of-new-protocol", **settings: Any) -> Any:
     from confluent_kafka import Consumer
 
