@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.controller import decision
 from fencepost.machines.image import NO_LEADER, RECOVERING
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -102,6 +103,17 @@ def test_a_move_from_its_beginning_to_its_end(bench: Bench) -> None:
     assert after.leader_epoch == before.leader_epoch + 1
     assert listed(bench) == []
     assert bench.replayed() == bench.image
+
+
+def test_a_request_moves_a_limited_number_of_partitions(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision, "MAX_RECORDS", 1)
+    bench.create("u", assignments=[(0, [1, 2, 3]), (1, [1, 2, 3])])
+    asked = ("t", 0, [4, 5, 3]), ("t", 1, [4, 5, 3]), ("u", 0, [1, 2, 3]), ("u", 1, [4, 5, 3])
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert moves(bench, *asked) == [0, refused, 0, refused], "u-0 stays, and needs no record"
+    assert [(name, index) for name, index, *_ in listed(bench)] == [("t", 0)]
 
 
 def test_the_leader_that_stays_hears_of_the_end_by_its_new_epoch(bench: Bench) -> None:

@@ -27,6 +27,8 @@ Cancelling a move removes the replicas that were being added.
 |   | cordoned directory (KIP-1066)                                  |                             |
 | 5 | the target has another number of replicas than the partition   | INVALID_REPLICATION_FACTOR  |
 |   | has without the move, and the request forbids that (KIP-860)   |                             |
+| 6 | the partitions before it in the request have all the records   | UNKNOWN_SERVER_ERROR        |
+|   | that a request may come to                                     |                             |
 
 Deviation: of a replica that was coming, and that a new target has too, Kafka's controllers forget
 that it was. To call the second move off then leaves it where it is.
@@ -36,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import Refused, append_or_refuse
 from fencepost.machines.controller.partition_change import Replicas, Target
 from fencepost.machines.controller.partitions import (
     TopicPolicies,
@@ -77,7 +79,7 @@ def alter_reassignments(
         seen.add(key)
         record = _alter(image, name, asked, request.allow_replication_factor_change, policies)
         if record is not None:
-            records.append(record)
+            append_or_refuse(records, record)
         return ErrorCode.NONE
 
     for topic in request.topics:
