@@ -116,6 +116,10 @@ def test_a_request_moves_a_limited_number_of_partitions(
     assert [(name, index) for name, index, *_ in listed(bench)] == [("t", 0)]
 
 
+def test_a_request_without_partitions_repeats_nothing(bench: Bench) -> None:
+    assert answer(bench, allow_replication_factor_change=False).allow_replication_factor_change
+
+
 def test_the_leader_that_stays_hears_of_the_end_by_its_new_epoch(bench: Bench) -> None:
     assert moves(bench, ("t", 0, [1, 2, 4])) == [0]
     reply = in_sync(bench, 1, 2, 3, 4)
@@ -183,7 +187,7 @@ def test_another_number_of_replicas_may_be_forbidden(bench: Bench) -> None:
     assert moves(bench, ("t", 0, [1, 4, 5]), **same) == [0]
     assert moves(bench, ("t", 0, [4, 5]), **same) == [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert moves(bench, ("t", 0, [3, 4, 5]), **same) == [0]
-    assert answer(bench, **same).allow_replication_factor_change is False
+    assert answer(bench, ("no", 0, []), **same).allow_replication_factor_change is False
 
 
 def test_a_move_is_called_off(bench: Bench) -> None:

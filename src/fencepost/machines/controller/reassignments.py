@@ -63,9 +63,12 @@ def alter_reassignments(
 ) -> tuple[altering.AlterPartitionReassignmentsResponse, list[PartitionChangeRecord]]:
     """The answer to a request, and the records; partitions stand or fall alone.
 
-    A partition that is named twice is INVALID_REQUEST from the second time on.
+    A partition that is named twice is INVALID_REQUEST from the second time on. Without partitions
+    the answer is the one that says nothing, as Kafka's: `allow_replication_factor_change` is true.
     """
     records: list[PartitionChangeRecord] = []
+    if not request.topics:
+        return altering.AlterPartitionReassignmentsResponse(error_message=None), records
     response = altering.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
