@@ -54,6 +54,7 @@ NOT_COMPARED = frozenset(
     (
         "throttle_time_ms",  # by load
         "error_message",  # compared by the suites of messages
+        "acknowledge_error_message",
         "batch_index_error_message",
         "node_endpoints",
         "host",
