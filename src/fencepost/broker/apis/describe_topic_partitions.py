@@ -61,12 +61,9 @@ def handle(
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
     ):
-        return DescribeTopicPartitionsResponse(
-            topics=[
-                _without_partitions(topic.name, ErrorCode.INVALID_REQUEST)
-                for topic in request.topics
-            ]
-        )
+        wrong = ErrorCode.INVALID_REQUEST
+        refused = [_without_partitions(topic.name, wrong) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=refused)
     names = asked or sorted(image.topics_by_name)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -79,12 +76,7 @@ def handle(
             response.next_cursor = Cursor(topic_name=name)
             break
         if topic is None:
-            if asked:
-                unknown = _without_partitions(name, _why_unknown(name))
-                unknown.topic_authorized_operations = access.operations(
-                    context, ResourceType.TOPIC, name
-                )
-                response.topics.append(unknown)
+            response.topics += [_unknown(context, access, name)] if asked else []
             yield None
             continue
         is_first = cursor is not None and cursor.topic_name == name
@@ -119,6 +111,15 @@ def _forbidden(names: Iterable[str]) -> list[DescribeTopicPartitionsResponseTopi
     return [
         DescribeTopicPartitionsResponseTopic(name=name, error_code=error) for name in sorted(names)
     ]
+
+
+def _unknown(
+    context: RequestContext, access: Access, name: str
+) -> DescribeTopicPartitionsResponseTopic:
+    """A topic that does not exist, with what the client may do with one of that name."""
+    unknown = _without_partitions(name, _why_unknown(name))
+    unknown.topic_authorized_operations = access.operations(context, ResourceType.TOPIC, name)
+    return unknown
 
 
 def _why_unknown(name: str) -> ErrorCode:
