@@ -153,7 +153,8 @@ class Consumers:
             "member_epoch": 0,
             "instance_id": often(rng, self.instances.get(member), ("",), 0.97),
             "rack_id": often(rng, None, ("", "r"), 0.9),
-            "rebalance_timeout_ms": often(rng, 60_000, (-1, 0, INT32_MAX), 0.95),
+            # Not 0: such a member is fenced as soon as it is to give something up.
+            "rebalance_timeout_ms": often(rng, 60_000, (-1, INT32_MAX), 0.95),
             "subscribed_topic_names": often(rng, topics, (None,), 0.95),
             "server_assignor": often(rng, None, (self.assignor, "", "none such"), 0.8),
             "topic_partitions": often(rng, [], (None,), 0.95),
@@ -170,7 +171,7 @@ class Consumers:
             "topic_partitions": owned,
             "subscribed_topic_names": topics,
             "instance_id": often(rng, self.instances.get(member), ("i", None), 0.95),
-            "rebalance_timeout_ms": often(rng, -1, (60_000, 0), 0.95),
+            "rebalance_timeout_ms": often(rng, -1, (60_000,), 0.95),
             "server_assignor": often(rng, None, (self.assignor,), 0.95),
         }
         return self.ask_heartbeat(member, shift, f"{member} {shift} {fields}", fields)
