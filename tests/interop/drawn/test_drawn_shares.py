@@ -133,7 +133,9 @@ class Shares:
                 often(rng, rng.choice(kinds), (RENEW, 5, -1), 0.97)
                 for _ in range(often(rng, 1, (0, 40), 0.6))
             ]
-            first, last = often(rng, 0, (1, -1), 0.8), often(rng, 0, (1, -1), 0.7)
+            # Not past what was acquired, of which one broker may say INVALID_REQUEST and the other
+            # INVALID_RECORD_STATE.
+            first, last = often(rng, 0, (1,), 0.8), often(rng, 0, (-1,), 0.7)
             found.append((rng.randrange(8), first, last, types, rng.random() < 0.1))
         return found
 
