@@ -13,6 +13,9 @@ from typing import TypeVar
 DEADLINE_S = 60.0
 """When to give up. Socket timeouts, joins and results of futures in tests take it, too."""
 
+DEADLINE_MS = int(DEADLINE_S * 1000)
+"""The same for what counts in milliseconds, as the timeouts of our client's connections do."""
+
 POLL_S = 0.005
 
 T = TypeVar("T")

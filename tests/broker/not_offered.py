@@ -236,6 +236,11 @@ CASES: list[tuple[Message, range, Message]] = [
         range(2),
         _no_quotas(35, "Unsupported entity type topic"),
     ),
+    (
+        _quotas(("topic", 9, "a")),
+        range(2),
+        _no_quotas(35, "Unsupported entity type topic"),
+    ),
     (_quotas(("", 2, None)), range(2), _no_quotas(42, "Invalid empty entity type.")),
     (_quotas(("user", 9, None)), range(2), _no_quotas(42, "Unknown match type 9")),
     (

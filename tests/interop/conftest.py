@@ -17,6 +17,7 @@ import pytest
 
 from fencepost.client.connection import Connection
 
+from ..waiting import DEADLINE_MS
 from . import apache
 from .maven import JarSet, JarsUnavailableError
 
@@ -87,7 +88,7 @@ bootstrap = node_of_each_kind()
 def broker(bootstrap: str) -> Iterator[Connection]:
     """A connection to it."""
     host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
         yield connection
 
 

@@ -22,6 +22,7 @@ from fencepost.wire.message import Message, Request
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
 from ..broker.conftest import RunningNode
+from ..waiting import DEADLINE_MS
 from . import apache
 
 HOST = "127.0.0.1"
@@ -34,8 +35,8 @@ class Node:
     def __init__(self, kind: str, client_port: int, controller_port: int) -> None:
         self.kind = kind
         self.bootstrap_servers = f"{HOST}:{client_port}"
-        self.broker = Connection(HOST, client_port, timeout_ms=20_000)
-        self.controller = Connection(HOST, controller_port, timeout_ms=20_000)
+        self.broker = Connection(HOST, client_port, timeout_ms=DEADLINE_MS)
+        self.controller = Connection(HOST, controller_port, timeout_ms=DEADLINE_MS)
 
     def forwarded(
         self,

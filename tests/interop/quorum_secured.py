@@ -25,6 +25,7 @@ from fencepost.wire.api.describe_user_scram_credentials import DescribeUserScram
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
+from ..waiting import DEADLINE_MS
 from .apache import HOST
 from .quorum import SMALL_JVM, Node, Quorum
 
@@ -109,14 +110,14 @@ class SecuredQuorum(Quorum):
 
 def ask(node: Node, security: Security, request: Message) -> Any:
     """What this very node answers. ClientError where the login fails."""
-    with Connection(HOST, node.port, timeout_ms=20_000, security=security) as connection:
+    with Connection(HOST, node.port, timeout_ms=DEADLINE_MS, security=security) as connection:
         return connection.request(request)
 
 
 def lets_in(node: Node, security: Security) -> bool:
     """Whether the login succeeds at this node."""
     try:
-        Connection(HOST, node.port, timeout_ms=20_000, security=security).close()
+        Connection(HOST, node.port, timeout_ms=DEADLINE_MS, security=security).close()
     except AuthenticationFailed:
         return False
     return True

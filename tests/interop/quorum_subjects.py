@@ -17,6 +17,7 @@ from fencepost.testing.ports import free_ports
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
+from ..waiting import DEADLINE_MS
 from .apache import HOST
 from .quorum import Node
 from .quorum_peers import ScriptedVoters
@@ -49,7 +50,7 @@ class Subject:
     ) -> Token[R]:
         """Ask without waiting; one that waits needs a connection of its own."""
         if by not in self._connections or not self._connections[by].is_open:
-            self._connections[by] = Connection(HOST, self.node.port, timeout_ms=20_000)
+            self._connections[by] = Connection(HOST, self.node.port, timeout_ms=DEADLINE_MS)
         return self._connections[by].send(request, version)
 
     def receive(self, token: Token[R], *, by: str = "test") -> R:

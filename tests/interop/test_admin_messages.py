@@ -67,7 +67,7 @@ from fencepost.wire.api.list_partition_reassignments import (
 from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.message import Message
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 from .apache import ApacheBroker, apache_broker
 from .maven import JarSet
 from .user_words import PASSWORD, credential, quota
@@ -106,7 +106,7 @@ def kafka(kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def connected(kafka: ApacheBroker, user: str) -> Connection:
     host, _, port = kafka.bootstrap_servers.rpartition(":")
     security = Security(protocol="SASL_PLAINTEXT", username=user, password=PASSWORD)
-    return Connection(host, int(port), timeout_ms=20_000, security=security)
+    return Connection(host, int(port), timeout_ms=DEADLINE_MS, security=security)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from fencepost.wire.api.produce import (
 )
 from fencepost.wire.errors import error_name
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 from . import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -54,7 +54,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture(scope="module")
 def broker(bootstrap):
     host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
         hour = str(HOUR_MS)
         settings = {
             "batches": [],

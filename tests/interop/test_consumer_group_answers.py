@@ -34,7 +34,7 @@ from fencepost.wire.errors import ErrorCode as E
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
 from fencepost.wire.types import Uuid
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -129,7 +129,7 @@ class Group:
 @pytest.fixture(scope="module")
 def topic(bootstrap: str) -> Any:
     host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as broker:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as broker:
         find = FindCoordinatorRequest(key="any")
         eventually(lambda: broker.request(find, 3).error_code == 0)
         eventually(lambda: broker.request(ListGroupsRequest(), 4).error_code == 0)

@@ -21,6 +21,7 @@ from fencepost.wire.types import Uuid
 
 from ..broker.apis.authorizers import errors_in
 from ..broker.samples import sample
+from ..waiting import DEADLINE_MS
 from .conftest import one_node
 from .maven import JarSet
 from .topic_words import create, new
@@ -75,7 +76,7 @@ class Node:
             assert {one.error_code for one in answer.results} == {0}
 
     def connect(self) -> Connection:
-        return Connection(*self._address, timeout_ms=20_000)
+        return Connection(*self._address, timeout_ms=DEADLINE_MS)
 
     def errors(self, api_key: int, version: int) -> list[int] | str:
         """The error codes of the answer to a request with everything in it."""

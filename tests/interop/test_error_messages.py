@@ -11,6 +11,7 @@ from fencepost.client.connection import Connection
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
 
 from ..error_messages import CASES, TOPICS, Case, check
+from ..waiting import DEADLINE_MS
 from .topic_words import create, new
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 def cluster_id(bootstrap: str) -> str:
     """The id of a cluster with the topics of the table."""
     host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
         for name, configs in TOPICS.items():
             create(connection, new(name, 2, configs=dict(configs)))
         return connection.request(DescribeClusterRequest()).cluster_id

@@ -45,7 +45,7 @@ from fencepost.wire.errors import ErrorCode as E
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
 from fencepost.wire.types import Uuid
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -63,7 +63,7 @@ def fresh(what: str = "group") -> str:
 @pytest.fixture(scope="module")
 def address(bootstrap: str) -> tuple[str, int]:
     host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
         request = FindCoordinatorRequest(key="any")
         eventually(lambda: connection.request(request, 3).error_code == 0)
         eventually(lambda: connection.request(ListGroupsRequest(), 4).error_code == 0)
@@ -72,14 +72,14 @@ def address(bootstrap: str) -> tuple[str, int]:
 
 @pytest.fixture
 def broker(address: tuple[str, int]) -> Iterator[Connection]:
-    with Connection(*address, client_id="story", timeout_ms=20_000) as connection:
+    with Connection(*address, client_id="story", timeout_ms=DEADLINE_MS) as connection:
         yield connection
 
 
 @pytest.fixture
 def other(address: tuple[str, int]) -> Iterator[Connection]:
     """A second client's connection."""
-    with Connection(*address, client_id="other", timeout_ms=20_000) as connection:
+    with Connection(*address, client_id="other", timeout_ms=DEADLINE_MS) as connection:
         yield connection
 
 
@@ -95,7 +95,7 @@ def group(broker: Connection) -> str:
 @pytest.fixture(scope="module")
 def topic(address: tuple[str, int]) -> Any:
     """A topic of two partitions: its name and id."""
-    with Connection(*address, timeout_ms=20_000) as broker:
+    with Connection(*address, timeout_ms=DEADLINE_MS) as broker:
         return make_topic(broker, fresh("topic"))
 
 

@@ -19,6 +19,7 @@ from fencepost.wire.api.streams_group_topology_description_update import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
+from ..waiting import DEADLINE_MS
 from .conftest import one_node
 from .maven import JarSet
 
@@ -40,7 +41,7 @@ def classic_broker(
     directory = tmp_path_factory.mktemp(request.param)
     with one_node(request.param, directory, **CLASSIC_ALONE) as servers:
         host, _, port = servers.rpartition(":")
-        with Connection(host, int(port), timeout_ms=20_000) as connection:
+        with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
             yield connection
 
 

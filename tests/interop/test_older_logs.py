@@ -27,7 +27,7 @@ from fencepost.client.producer import Producer
 from fencepost.testing import Cluster
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
-from ..waiting import DEADLINE_S
+from ..waiting import DEADLINE_MS, DEADLINE_S
 from . import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -104,7 +104,7 @@ def servers(
 def fetch_all(servers: str, start: int = 0, end: int = END) -> bytes:
     host, _, port = servers.rpartition(":")
     blob, offset = b"", start
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
+    with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
         while offset < end:
             partition = FetchPartition(
                 partition=0, fetch_offset=offset, partition_max_bytes=300, current_leader_epoch=-1

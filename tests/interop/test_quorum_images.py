@@ -25,7 +25,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message, Request
 from fencepost.wire.records import metadata as records
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 from . import apache
 from .quorum import APACHE, FENCEPOST, Node, Quorum
 from .quorum_images import check_snapshots, image_of, records_of
@@ -121,7 +121,7 @@ def has_producer_ids(broker: Node) -> bool:
 
 def ask(node: Node, request: Request[R]) -> R:
     """A broker's answer, when it has one to give."""
-    with Connection(apache.HOST, node.port, timeout_ms=20_000) as connection:
+    with Connection(apache.HOST, node.port, timeout_ms=DEADLINE_MS) as connection:
         return connection.request(request)
 
 

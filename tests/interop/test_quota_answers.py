@@ -24,7 +24,7 @@ from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.wire.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 from ..broker.topic_requests import batch, fetch_request, produce_request
-from ..waiting import eventually
+from ..waiting import DEADLINE_MS, eventually
 from .apache import run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -195,7 +195,7 @@ def another(bootstrap: str) -> Iterator[Limited]:
     """A connection of a client id of its own."""
     host, _, port = bootstrap.rpartition(":")
     client_id = f"limited-{uuid.uuid4().hex[:8]}"
-    with Connection(host, int(port), client_id=client_id, timeout_ms=20_000) as connection:
+    with Connection(host, int(port), client_id=client_id, timeout_ms=DEADLINE_MS) as connection:
         yield Limited(connection, client_id)
 
 

@@ -16,7 +16,7 @@ from fencepost.wire.api.alter_client_quotas import (
 )
 from fencepost.wire.api.describe_client_quotas import DescribeClientQuotasRequest
 
-from ..waiting import DEADLINE_S, eventually
+from ..waiting import DEADLINE_MS, DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ RECORDS = 20
 def servers() -> Iterator[str]:
     with Cluster(faults=False, config={"auto.create.topics.enable": "true"}) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
-        with Connection(host, int(port), timeout_ms=20_000) as connection:
+        with Connection(host, int(port), timeout_ms=DEADLINE_MS) as connection:
             entry = EntryDataRequest(
                 entity=[EntityData(entity_type="client-id", entity_name=LIMITED)],
                 ops=[OpData(key="producer_byte_rate", value=RATE, remove=False)],

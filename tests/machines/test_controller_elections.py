@@ -106,6 +106,20 @@ def test_an_unknown_kind_of_election(bench: Bench) -> None:
     assert len(bench.log) == written
 
 
+def test_a_request_for_no_partition_is_not_looked_at(bench: Bench) -> None:
+    request = ElectLeadersRequest(election_type=2, topic_partitions=[])
+    reply = bench.do(bench.controller.decide_elect_leaders(request))
+    assert (reply.error_code, reply.replica_election_results) == (0, [])
+
+
+def test_all_topics_are_answered_where_nothing_is_to_be_elected(bench: Bench) -> None:
+    request = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=None)
+    reply = bench.do(bench.controller.decide_elect_leaders(request))
+    assert [(one.topic, one.partition_result) for one in reply.replica_election_results] == [
+        (name, []) for name in sorted(bench.image.topics_by_name)
+    ]
+
+
 def test_a_request_elects_a_limited_number_of_leaders(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

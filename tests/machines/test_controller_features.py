@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.machines.controller import controller
 from fencepost.machines.controller.features import METADATA_FORMATS
 from fencepost.machines.image import ClusterImage
 from fencepost.sim.ablations import load_ablation
@@ -305,6 +306,24 @@ def test_unregistering_says_what_became_of_it() -> None:
     gone = bench.do(bench.controller.decide_unregister(UnregisterBrokerRequest(broker_id=4)))
     assert gone.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert gone.error_message == "Broker ID 4 is not currently registered"
+
+
+def test_a_broker_of_too_many_partitions_is_not_unregistered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = bench_at()
+    bench.brokers(1, 2)
+    bench.create("t", assignments=[(0, [1, 2]), (1, [2, 1])])
+    written = len(bench.log)
+    monkeypatch.setattr(controller, "MAX_RECORDS", 2)
+    request = UnregisterBrokerRequest(broker_id=1)
+    reply = bench.do(bench.controller.decide_unregister(request))
+    assert reply.error_code == ErrorCode.POLICY_VIOLATION
+    assert reply.error_message == "Unable to perform excessively large batch operation."
+    assert len(bench.log) == written and 1 in bench.image.brokers
+    monkeypatch.setattr(controller, "MAX_RECORDS", 3)
+    assert bench.do(bench.controller.decide_unregister(request)).error_code == 0
+    assert 1 not in bench.image.brokers
 
 
 # -- unfencing while others write (KAFKA-13959) ----------------------------------------------------

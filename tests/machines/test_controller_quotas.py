@@ -80,8 +80,11 @@ def test_values_are_set_kept_changed_and_removed() -> None:
         (USER, [("nothing", 1.0)], "Invalid configuration key nothing"),
         (USER, [("producer_byte_rate", -0.0)], None),
         (USER, [("producer_byte_rate", -1.0)], "Quota producer_byte_rate must be greater than 0"),
-        (USER, [("controller_mutation_rate", math.nan)], "Quota controller_mutation_rate must be"
-         " greater than 0"),
+        *(
+            (USER, [("controller_mutation_rate", value)], "Quota controller_mutation_rate must be"
+             " a finite number")
+            for value in (math.nan, math.inf, -math.inf)
+        ),
         (USER, [("consumer_byte_rate", 1.5)], "consumer_byte_rate cannot be a fractional value."),
         (USER, [("consumer_byte_rate", 1e19)], "Proposed value for consumer_byte_rate is too large"
          " for a LONG."),
@@ -110,7 +113,7 @@ def test_what_cannot_be_is_refused(
         ((("ip", None),), "connection_creation_rate", 2.0**31 - 1),
         ((("ip", "::1"),), "connection_creation_rate", 1.0),
         (USER, "producer_byte_rate", 5.000_000_1),
-        (USER, "request_percentage", math.inf),
+        (USER, "request_percentage", 1e300),
     ],
 )
 def test_what_is_allowed_at_the_edge(entity: Entity, key: str, value: float) -> None:

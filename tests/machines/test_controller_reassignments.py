@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.controller import decision
 from fencepost.machines.image import NO_LEADER, RECOVERING
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -104,6 +105,21 @@ def test_a_move_from_its_beginning_to_its_end(bench: Bench) -> None:
     assert bench.replayed() == bench.image
 
 
+def test_a_request_moves_a_limited_number_of_partitions(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision, "MAX_RECORDS", 1)
+    bench.create("u", assignments=[(0, [1, 2, 3]), (1, [1, 2, 3])])
+    asked = ("t", 0, [4, 5, 3]), ("t", 1, [4, 5, 3]), ("u", 0, [1, 2, 3]), ("u", 1, [4, 5, 3])
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert moves(bench, *asked) == [0, refused, 0, refused], "u-0 stays, and needs no record"
+    assert [(name, index) for name, index, *_ in listed(bench)] == [("t", 0)]
+
+
+def test_a_request_without_partitions_repeats_nothing(bench: Bench) -> None:
+    assert answer(bench, allow_replication_factor_change=False).allow_replication_factor_change
+
+
 def test_the_leader_that_stays_hears_of_the_end_by_its_new_epoch(bench: Bench) -> None:
     assert moves(bench, ("t", 0, [1, 2, 4])) == [0]
     reply = in_sync(bench, 1, 2, 3, 4)
@@ -171,7 +187,7 @@ def test_another_number_of_replicas_may_be_forbidden(bench: Bench) -> None:
     assert moves(bench, ("t", 0, [1, 4, 5]), **same) == [0]
     assert moves(bench, ("t", 0, [4, 5]), **same) == [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert moves(bench, ("t", 0, [3, 4, 5]), **same) == [0]
-    assert answer(bench, **same).allow_replication_factor_change is False
+    assert answer(bench, ("no", 0, []), **same).allow_replication_factor_change is False
 
 
 def test_a_move_is_called_off(bench: Bench) -> None:

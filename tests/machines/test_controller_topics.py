@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fencepost.log.config import validate_topic_configs
-from fencepost.machines.controller import Controller, Refused, config as limits, topics
+from fencepost.machines.controller import Controller, Refused, config as limits, decision, topics
 from fencepost.machines.controller.configs import SET
 from fencepost.machines.controller.partition_change import Election, Target, propose_change
 from fencepost.machines.controller.placement import place_replicas
@@ -419,6 +419,21 @@ def test_topics_are_deleted_by_name_or_id() -> None:
     assert [(r.name, r.topic_id, r.error_code) for r in results][1] == ("b", b_id, 0)
     assert [r.error_code for r in delete(bench, names=["c", "__consumer_offsets"])] == [0, 0]
     assert len(bench.image.topics_by_name) == 0
+
+
+def test_a_request_deletes_a_limited_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = cluster()
+    for name in ("a", "b", "c"):
+        bench.create(name)
+    monkeypatch.setattr(decision, "MAX_RECORDS", 2)
+    results = delete(bench, names=["no-such-topic", "a", "b", "c"])
+    assert {one.name: one.error_code for one in results} == {
+        "no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a": 0,
+        "b": 0,
+        "c": ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+    assert list(bench.image.topics_by_name) == ["c"]
 
 
 def test_deletions_are_checked() -> None:

@@ -123,6 +123,11 @@ def future_dir(topic: str, partition: int, unique: str) -> str:
     return name
 
 
+def is_future_dir_too_long(topic: str, partition: int) -> bool:
+    """Whether the name that `future_dir` would have to give is too long for a file."""
+    return len(f"{topic}-{partition}.{'0' * 32}{FUTURE_DIR_SUFFIX}") > FILE_NAME_MAX
+
+
 def parse_future_dir(name: str) -> tuple[str, int] | None:
     """Topic and partition of a directory that `future_dir`, or Kafka, names; None for others."""
     match = re.fullmatch(_FUTURE_DIR, name) if name.endswith(FUTURE_DIR_SUFFIX) else None

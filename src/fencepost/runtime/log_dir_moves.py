@@ -41,7 +41,7 @@ from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import LogError
 from fencepost.log.future_logs import Copying, SourceUnreadableError
 from fencepost.log.log_dir import LogDir
-from fencepost.log.names import future_dir
+from fencepost.log.names import is_future_dir_too_long
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.fetch import ByteRate
 from fencepost.machines.image import ClusterImage
@@ -62,7 +62,6 @@ WAIT_MS: Final = 20
 PREFERRED_MAX: Final = 10_000
 OLD_LOGS_MS: Final = 60_000
 """How long reads that began before a log was replaced can go on with it."""
-_ANY_UNIQUE: Final = "0" * 32
 
 
 class MovingDir(Protocol):
@@ -163,9 +162,7 @@ class LogDirMoves:
 
     def move(self, topic: str, index: int, path: str) -> ErrorCode:
         """Begin to move a replica to the directory at `path`; see `apis/alter_replica_log_dirs`."""
-        try:
-            future_dir(topic, index, _ANY_UNIQUE)
-        except ValueError:
+        if is_future_dir_too_long(topic, index):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         target = next((one for one in self._dirs() if one.path == path), None)
         if target is None:

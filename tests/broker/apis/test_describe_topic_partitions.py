@@ -90,6 +90,8 @@ def test_a_cursor_whose_topic_or_partition_is_gone() -> None:
 def test_a_cursor_that_makes_no_sense(cursor: tuple[str, int]) -> None:
     error = int(ErrorCode.INVALID_REQUEST)
     assert page(a_node(), "a", "b", cursor=cursor) == ([("a", error, []), ("b", error, [])], None)
+    twice = [("b", error, []), ("a", error, []), ("b", error, [])]
+    assert page(a_node(), "b", "a", "b", cursor=cursor) == (twice, None)
 
 
 def test_topics_that_are_not_there() -> None:
@@ -98,6 +100,12 @@ def test_topics_that_are_not_there() -> None:
         [ALL[0], ("no/pe", illegal, []), ("nope", unknown, [])],
         None,
     )
+
+
+def test_what_the_client_may_do_with_topics_that_are_not_there() -> None:
+    topics = [TopicRequest(name=name) for name in ("a", "no/pe", "nope")]
+    reply = ask(a_node(), DescribeTopicPartitionsRequest(topics=topics))
+    assert [one.topic_authorized_operations for one in reply.topics] == [3576] * 3
 
 
 def test_what_is_told_of_a_partition() -> None:

@@ -115,6 +115,13 @@ def test_operations_are_told_on_request():
     assert answer.cluster_authorized_operations == 8096
 
 
+@pytest.mark.parametrize("name", ["absent", "a b"])
+def test_operations_are_told_of_names_without_a_topic(name):
+    request = by_name(name, include_topic_authorized_operations=True)
+    (found,) = ask(a_cluster(auto_create_topics_enable="false"), request, 8).topics
+    assert found.topic_authorized_operations == 3576
+
+
 def test_a_name_asked_for_twice_is_told_once():
     answer = ask_names(a_cluster(), "events", "__consumer_offsets", "events")
     assert [t.name for t in answer.topics] == ["events", "__consumer_offsets"]

@@ -14,6 +14,7 @@ from fencepost.batch.records import read_records
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.producer import Producer
 from fencepost.wire.api.share_fetch import (
+    AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
@@ -237,6 +238,14 @@ def test_partitions_that_are_not_there(share: Share, members: list[Member]) -> N
         ForgottenTopic(topic_id=nowhere, partitions=[0]),
     ]
     assert a.rows(forgotten_topics_data=forgotten, max_wait_ms=0) == []
+    wrong = [AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[])]
+    for topic in topics:
+        topic.partitions[0].acknowledgement_batches = wrong
+    rows = a.rows(topics=topics, max_wait_ms=0)
+    assert sorted(row.acknowledge_error_code for row in rows) == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
 
 
 def test_a_group_without_state_has_no_records(share: Share, members: list[Member]) -> None:

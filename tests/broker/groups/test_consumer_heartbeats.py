@@ -151,6 +151,8 @@ def test_describing(loaded: RunningNode, refuse: Any, topic: Any) -> None:
     joined = {**JOIN, "group_id": "d", "subscribed_topic_names": [topic.name]}
     assert beat(loaded, 1, joined).error_code == 0
     assert describe(loaded) == []
+    (nameless,) = describe(loaded, "")
+    assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
     there, missing = describe(loaded, "d", "missing", include_authorized_operations=True)
     assert (there.error_code, there.group_state, len(there.members)) == (0, "Stable", 1)
     (of_topic,) = there.members[0].assignment.topic_partitions

@@ -260,6 +260,10 @@ def test_what_is_refused(dirs: Dirs) -> None:
     client = dirs.running.connect()
     create(client, partitions=1)
     assert move(client, dirs, "nowhere", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+    for topic, index in (("t", -1), ("a b", 0), ("", 0)):
+        unknown = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert move(client, dirs, "nowhere", index, topic=topic) == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert move(client, dirs, dirs.place(0), index, topic=topic) == unknown
     assert move(client, dirs, "a", 0, topic="x" * 240) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert move(client, dirs, dirs.place(0), 0) == [0], "it is there"
     paths = [str(path) for path in dirs.paths]

@@ -34,11 +34,12 @@ from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.message import Request, Struct
 from fencepost.wire.types import Uuid
 
+from ...waiting import DEADLINE_MS, DEADLINE_S
+
 SECONDS = float(os.environ.get("FENCEPOST_COMPARE_SECONDS", "5"))
 """How long each test draws histories."""
 SEED, _, ALONE = os.environ.get("FENCEPOST_COMPARE_SEED", "1").partition(":")
 """What the histories are drawn from; `1:298` is one of them alone, as a report names it."""
-REQUEST_TIMEOUT_MS = 20_000
 UNKNOWN_SERVER_ERROR = -1
 SHOWN_MAX = 12
 SHOWN_CHARS_MAX = 700
@@ -53,6 +54,7 @@ NOT_COMPARED = frozenset(
     (
         "throttle_time_ms",  # by load
         "error_message",  # compared by the suites of messages
+        "acknowledge_error_message",
         "batch_index_error_message",
         "node_endpoints",
         "host",
@@ -61,7 +63,7 @@ NOT_COMPARED = frozenset(
 )
 ATTRIBUTES_WITH_A_MEANING = 0x7F
 CLOSED = "connection closed"
-NO_ANSWER = f"no answer within {REQUEST_TIMEOUT_MS} ms"
+NO_ANSWER = f"no answer within {DEADLINE_MS} ms"
 
 Step = Callable[["Side"], Any]
 
@@ -82,7 +84,7 @@ class Side:
     def request(self, request: Request[Any], version: int | None = None) -> Any:
         """The answer; `CLOSED` or `NO_ANSWER` if the broker did not send one."""
         if self._connection is None or not self._connection.is_open:
-            self._connection = Connection(self.host, self.port, timeout_ms=REQUEST_TIMEOUT_MS)
+            self._connection = Connection(self.host, self.port, timeout_ms=DEADLINE_MS)
         try:
             return self._connection.request(request, version)
         except (ConnectionFailed, ProtocolError):
@@ -286,7 +288,7 @@ class Ask:
 
 class Settling(Ask):
     """Asks for what changes a little later on either side, such as the markers of a transaction:
-    the answers are compared until they are alike, within `REQUEST_TIMEOUT_MS`."""
+    the answers are compared until they are alike, within `DEADLINE_MS`."""
 
 
 def compare(
@@ -323,7 +325,7 @@ def _run(
         side.start_history()
     for position, step in enumerate(draw(random.Random(seed))):
         first, second = answers = [step(side) for side in sides]
-        ends = time.monotonic() + REQUEST_TIMEOUT_MS / 1000
+        ends = time.monotonic() + DEADLINE_S
         while first != second and isinstance(step, Settling) and time.monotonic() < ends:
             first, second = answers = [step(side) for side in sides]
         if first != second:

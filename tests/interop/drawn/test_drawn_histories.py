@@ -19,7 +19,6 @@ from fencepost.wire.api.add_partitions_to_txn import (
 from fencepost.wire.api.delete_groups import DeleteGroupsRequest
 from fencepost.wire.api.end_txn import EndTxnRequest
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -74,19 +73,6 @@ def topic(sides: Sequence[Side]) -> str:
     name = fresh()
     make_topics(sides, {name: {}}, PARTITIONS)
     return name
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _coordinators(sides: Sequence[Side]) -> None:
-    """The topics of both kinds of coordinator, which the first search for one makes."""
-    for side in sides:
-        for key_type in (0, 1):
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-
-            def is_found(side: Side = side, request: Any = request) -> bool:
-                return side.request(request, 4).coordinators[0].error_code == 0
-
-            eventually(is_found, f"{side.name} has a coordinator of type {key_type}")
 
 
 # -- transactions --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
-from ...waiting import DEADLINE_S, eventually
+from ...waiting import DEADLINE_MS, eventually
 from ..drawn.comparing import Side, unlike
 from ..topic_words import new, wait_for_leaders
 
@@ -128,7 +128,7 @@ class Stage:
         """The connection of that name, opened when it is first used."""
         if by not in self._connections or not self._connections[by].is_open:
             self._connections[by] = Connection(
-                self.side.host, self.side.port, client_id=by, timeout_ms=DEADLINE_S * 1000
+                self.side.host, self.side.port, client_id=by, timeout_ms=DEADLINE_MS
             )
         return self._connections[by]
 

@@ -104,14 +104,14 @@ def _refusal_of_component(component: ComponentData, seen: set[str]) -> tuple[Err
             ErrorCode.INVALID_REQUEST,
             f"Entity type {kind} cannot appear more than once in the filter.",
         )
+    if kind not in (USER, CLIENT_ID, IP):
+        return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}"
     if how not in (EXACT, DEFAULT, SPECIFIED):
         return ErrorCode.INVALID_REQUEST, f"Unknown match type {how}"
     if (how == EXACT) != (component.match is not None):
         name = ("MATCH_TYPE_EXACT", "MATCH_TYPE_DEFAULT", "MATCH_TYPE_SPECIFIED")[how]
         wrong = "set match string to null." if how == EXACT else "also specified a match string."
         return ErrorCode.INVALID_REQUEST, f"Request specified {name}, but {wrong}"
-    if kind not in (USER, CLIENT_ID, IP):
-        return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}"
     return None
 
 

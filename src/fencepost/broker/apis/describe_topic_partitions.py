@@ -6,10 +6,12 @@ and one at least, and the cursor says where the next one begins.
 
 * No topics asked for: all. Then a cursor may name a topic that is gone by now.
 * Topics asked for: names before the cursor's are left out, and the cursor's has to be among them.
-  If it is not, or its partition is below 0, every topic of the request is 42.
+  If it is not, or its partition is below 0, every topic of the request is 42, as often as it is
+  named.
 * A topic that the client may not describe is 29 if it is named, after all others, and left out if
   all are asked for.
-* A name no topic can have is 17, an unknown one 3; neither counts as a partition.
+* A name no topic can have is 17, an unknown one 3; neither counts as a partition, and what the
+  client may do with a topic of that name is said all the same.
 * A partition without a leader, or whose leader lacks this listener, has leader -1 and no error.
 """
 
@@ -59,7 +61,9 @@ def handle(
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
     ):
-        return _refused(asked, ErrorCode.INVALID_REQUEST)
+        wrong = ErrorCode.INVALID_REQUEST
+        refused = [_without_partitions(topic.name, wrong) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=refused)
     names = asked or sorted(image.topics_by_name)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -72,7 +76,7 @@ def handle(
             response.next_cursor = Cursor(topic_name=name)
             break
         if topic is None:
-            response.topics += _refused([name], _why_unknown(name)).topics if asked else ()
+            response.topics += [_unknown(context, access, name)] if asked else []
             yield None
             continue
         is_first = cursor is not None and cursor.topic_name == name
@@ -109,20 +113,24 @@ def _forbidden(names: Iterable[str]) -> list[DescribeTopicPartitionsResponseTopi
     ]
 
 
+def _unknown(
+    context: RequestContext, access: Access, name: str
+) -> DescribeTopicPartitionsResponseTopic:
+    """A topic that does not exist, with what the client may do with one of that name."""
+    unknown = _without_partitions(name, _why_unknown(name))
+    unknown.topic_authorized_operations = access.operations(context, ResourceType.TOPIC, name)
+    return unknown
+
+
 def _why_unknown(name: str) -> ErrorCode:
     if is_valid_topic(name):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _refused(names: Iterable[str], error: ErrorCode) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(
-                name=name, error_code=int(error), is_internal=name in INTERNAL_TOPICS
-            )
-            for name in names
-        ]
+def _without_partitions(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=int(error), is_internal=name in INTERNAL_TOPICS
     )
 
 

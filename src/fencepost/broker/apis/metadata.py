@@ -5,7 +5,8 @@ Answered from the committed metadata this node has. The rules, by case:
 * v0: an empty list is all topics; from v1 null is all and empty is none.
 * Ids and null names are only for v12 and later: earlier, the whole request is 42 in every topic.
 * If any topic is named by id, all are looked up by id; an unknown id is 100, with a null name.
-* A name no topic can have is 17, an unknown one 3.
+* A name no topic can have is 17, an unknown one 3, each with what the client may do with a topic
+  of that name, if it asks.
 * A topic that the client may not describe is left out of all topics, and is 29 if it is asked for:
   by name whether there is such a topic or not, and without its id; by id without its name.
 * A partition without leader is 5; with a leader that lacks this listener 72 (5 before v6).
@@ -213,6 +214,8 @@ def _by_name(asked: _Asked, name: str) -> TopicInPieces:
     if not error:
         error = _why_unknown(asked, name)
     missing = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
+    if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        missing.topic_authorized_operations = _operations(asked, name)
     return _missing(asked, missing, error)
 
 
@@ -236,13 +239,18 @@ def _missing(asked: _Asked, topic: MetadataResponseTopic, error: ErrorCode) -> E
     return EncodedTopic(encode_topic(topic, asked.context.api_version), (topic.error_code,))
 
 
+def _operations(asked: _Asked, name: str) -> int:
+    """What the client may do with a topic of that name, if it asks."""
+    if not asked.request.include_topic_authorized_operations:
+        return OPERATIONS_NOT_ASKED_FOR
+    return asked.access.operations(asked.context, ResourceType.TOPIC, name)
+
+
 def _describe(asked: _Asked, topic: TopicImage) -> TopicInPieces:
     """What there is to say of a topic; what was said of it before, if that still holds."""
     image, version = asked.metadata.image, asked.context.api_version
     listener_name = asked.context.listener_name
-    operations = OPERATIONS_NOT_ASKED_FOR
-    if asked.request.include_topic_authorized_operations:
-        operations = asked.access.operations(asked.context, ResourceType.TOPIC, topic.name)
+    operations = _operations(asked, topic.name)
     key = TopicKey(topic.topic_id, version, listener_name, operations)
     known = asked.encoded.get(key, image, topic)
     if known is not None:

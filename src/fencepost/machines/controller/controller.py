@@ -48,7 +48,14 @@ from fencepost.machines.controller.config import (
     PRODUCER_ID_BLOCK,
     ControllerConfig,
 )
-from fencepost.machines.controller.decision import FREE, Charge, Decision, Refused
+from fencepost.machines.controller.decision import (
+    FREE,
+    MAX_RECORDS,
+    TOO_MANY_RECORDS,
+    Charge,
+    Decision,
+    Refused,
+)
 from fencepost.machines.controller.names import CollidingNames
 from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.controller.rules import RULES, ControllerRules
@@ -404,18 +411,27 @@ class Controller:
         return Decision([record], UnregisterControllerResponse(error_message=None))
 
     def decide_unregister_broker(self, broker_id: int) -> Decision:
-        """Remove a broker for good; reply: an ErrorCode."""
+        """Remove a broker for good; reply: an ErrorCode.
+
+        POLICY_VIOLATION if too many partitions would change by that: they are to be moved first.
+        """
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return Decision([], ErrorCode.BROKER_ID_NOT_REGISTERED)
         records = brokers.unregister_records(self.image, broker, self._policies)
+        if len(records) > MAX_RECORDS:
+            return Decision([], ErrorCode.POLICY_VIOLATION)
         return Decision(records, ErrorCode.NONE)
 
     def decide_unregister(self, request: UnregisterBrokerRequest) -> Decision:
         """`decide_unregister_broker`, as the API asks for it; reply UnregisterBrokerResponse."""
         decision = self.decide_unregister_broker(request.broker_id)
         error: ErrorCode = decision.reply
-        message = f"Broker ID {request.broker_id} is not currently registered" if error else None
+        message = None
+        if error == ErrorCode.BROKER_ID_NOT_REGISTERED:
+            message = f"Broker ID {request.broker_id} is not currently registered"
+        elif error:
+            message = TOO_MANY_RECORDS
         reply = UnregisterBrokerResponse(error_code=error, error_message=message)
         return Decision(decision.records, reply)
 

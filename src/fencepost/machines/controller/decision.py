@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
+M = TypeVar("M", bound=Message)
 Charge = Callable[[int], bool]
 """Charges the client of a request for so many partitions that change (KIP-599); whether they may
 change now."""
@@ -25,7 +26,8 @@ FREE: Final[Charge] = _is_free
 
 MAX_RECORDS: Final = 10_000
 """Records that a user's request may come to. One that comes to more is refused as a whole, also if
-it is only to be validated."""
+it is only to be validated; of one whose items are decided alone (`append_or_refuse`) the items that
+are too many."""
 TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
 
 
@@ -57,3 +59,14 @@ def charge_or_refuse(charge: Charge, partitions: int) -> None:
     """Charge the client; Refused if too much has changed for it lately."""
     if not charge(partitions):
         raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+
+def append_or_refuse(records: list[M], record: M) -> None:
+    """Append the record of one item of a request; Refused if there are `MAX_RECORDS` already.
+
+    DeleteTopics and AlterPartitionReassignments do what comes before in the request, and answer the
+    rest with Kafka's error for it, which has no text in Kafka.
+    """
+    if len(records) >= MAX_RECORDS:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_MANY_RECORDS)
+    records.append(record)

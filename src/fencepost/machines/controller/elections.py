@@ -41,7 +41,13 @@ ELECTIONS_PER_ROUND: Final = 1_000
 def elect_leaders(
     image: ClusterImage, request: wire.ElectLeadersRequest, policies: TopicPolicies
 ) -> tuple[wire.ElectLeadersResponse, list[PartitionChangeRecord]]:
-    """The answer to a request, and the records. A partition that is named twice is elected once."""
+    """The answer to a request, and the records. A partition that is named twice is elected once.
+
+    A request for all partitions is answered with all topics, and with those of their partitions
+    that do not have the leader already. One for none is not looked at, as in Kafka.
+    """
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return wire.ElectLeadersResponse(), []
     if request.election_type not in (PREFERRED, UNCLEAN):
         unknown = f"Unknown election type {request.election_type}"
         return _refused(request, ErrorCode.INVALID_REQUEST, unknown), []
@@ -65,8 +71,7 @@ def elect_leaders(
         for topic in sorted(image.topics_by_name.values(), key=lambda one: one.name):
             found = [elect(topic.name, index) for index in range(len(topic.partitions))]
             told = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-            if told:
-                results.append(wire.ReplicaElectionResult(topic=topic.name, partition_result=told))
+            results.append(wire.ReplicaElectionResult(topic=topic.name, partition_result=told))
     else:
         for asked in request.topic_partitions:
             found = [elect(asked.topic, index) for index in asked.partitions]

@@ -134,7 +134,9 @@ def _is_address(text: str) -> bool:
 def _check_value(key: str, value: float, keys: frozenset[str]) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
-    if not value > 0:  # which a value that is no number is not either
+    if not math.isfinite(value):
+        raise _invalid(f"Quota {key} must be a finite number")
+    if value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if key not in _WHOLE:
         return

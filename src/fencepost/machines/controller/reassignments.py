@@ -27,6 +27,8 @@ Cancelling a move removes the replicas that were being added.
 |   | cordoned directory (KIP-1066)                                  |                             |
 | 5 | the target has another number of replicas than the partition   | INVALID_REPLICATION_FACTOR  |
 |   | has without the move, and the request forbids that (KIP-860)   |                             |
+| 6 | the partitions before it in the request have all the records   | UNKNOWN_SERVER_ERROR        |
+|   | that a request may come to                                     |                             |
 
 Deviation: of a replica that was coming, and that a new target has too, Kafka's controllers forget
 that it was. To call the second move off then leaves it where it is.
@@ -36,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import Refused, append_or_refuse
 from fencepost.machines.controller.partition_change import Replicas, Target
 from fencepost.machines.controller.partitions import (
     TopicPolicies,
@@ -61,9 +63,12 @@ def alter_reassignments(
 ) -> tuple[altering.AlterPartitionReassignmentsResponse, list[PartitionChangeRecord]]:
     """The answer to a request, and the records; partitions stand or fall alone.
 
-    A partition that is named twice is INVALID_REQUEST from the second time on.
+    A partition that is named twice is INVALID_REQUEST from the second time on. Without partitions
+    the answer is the one that says nothing, as Kafka's: `allow_replication_factor_change` is true.
     """
     records: list[PartitionChangeRecord] = []
+    if not request.topics:
+        return altering.AlterPartitionReassignmentsResponse(error_message=None), records
     response = altering.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -77,7 +82,7 @@ def alter_reassignments(
         seen.add(key)
         record = _alter(image, name, asked, request.allow_replication_factor_change, policies)
         if record is not None:
-            records.append(record)
+            append_or_refuse(records, record)
         return ErrorCode.NONE
 
     for topic in request.topics:

@@ -20,6 +20,7 @@ from fencepost.machines.controller.decision import (
     TOO_MANY_RECORDS,
     Charge,
     Refused,
+    append_or_refuse,
     charge_or_refuse,
 )
 from fencepost.machines.controller.names import (
@@ -278,7 +279,10 @@ def check_assignment(
 def decide_deletions(
     image: ClusterImage, request: delete_topics.DeleteTopicsRequest, charge: Charge = FREE
 ) -> tuple[list[delete_topics.DeletableTopicResult], list[Message]]:
-    """Results and records; a topic is meant by name or by id, once. Internal topics may go too."""
+    """Results and records; a topic is meant by name or by id, once. Internal topics may go too.
+
+    As many topics as there may be records are deleted; the others are refused.
+    """
     results: list[delete_topics.DeletableTopicResult] = []
     records: list[Message] = []
     names: list[str] = list(request.topic_names)
@@ -337,9 +341,9 @@ def _deleted(
 ) -> delete_topics.DeletableTopicResult:
     try:
         charge_or_refuse(charge, len(topic.partitions))
+        append_or_refuse(records, RemoveTopicRecord(topic_id=topic.topic_id))
     except Refused as refused:
         return _not_deleted(topic.name, topic.topic_id, refused)
-    records.append(RemoveTopicRecord(topic_id=topic.topic_id))
     return delete_topics.DeletableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_message=None
     )

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (key 69) v0-1: state, epochs and members of consumer groups (KIP-848).
 
-A group that does not exist, or is of another type, is GROUP_ID_NOT_FOUND. One whose members have a
-topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, without its members.
+A group that does not exist, or is of another type, is GROUP_ID_NOT_FOUND, the empty id is
+INVALID_GROUP_ID. A group whose members have a topic that the client may not describe is
+TOPIC_AUTHORIZATION_FAILED, without its members.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def consumer_group_describe(
             decide=decide,
             refused=refused,
             respond=respond,
+            empty_is_a_group=False,
         )
     )
 

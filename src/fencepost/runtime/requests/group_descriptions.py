@@ -38,11 +38,13 @@ def describe_each(
     decide: Callable[[GroupCoordinator, str, Any], Decision],
     refused: Callable[[str, ErrorCode], D],
     respond: Callable[[list[D]], Message],
+    empty_is_a_group: bool = True,
 ) -> Pieces:
     """Ask the coordinator of each group that the client may describe; answer when all have.
 
     `decide` replies with a list of one description. `refused` makes that of a group with an error,
-    `respond` the response of all, in the order of the ids.
+    `respond` the response of all, in the order of the ids. The empty id is INVALID_GROUP_ID where
+    no group can have it.
     """
     if not group_ids:
         return respond([])
@@ -61,6 +63,8 @@ def describe_each(
 
         if refusal := access.refusal(context, DESCRIBE_GROUP, group_id):
             on_reply(refusal, None)
+        elif not group_id and not empty_is_a_group:
+            on_reply(ErrorCode.INVALID_GROUP_ID, None)
         else:
             groups.submit(
                 group_id, lambda machine, token: decide(machine, group_id, token), on_reply

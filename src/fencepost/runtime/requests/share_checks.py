@@ -158,11 +158,10 @@ class Acknowledgements:
 
         version = self._context.api_version
         batches = batches_of(ranges, version, is_renewal=self._is_renewal)
-        if batches is None:
-            answered(AcknowledgeResult(ErrorCode.INVALID_REQUEST))
-            return
         hosted = find(*partition)
-        if isinstance(hosted, ErrorCode):
+        if batches is None and hosted is not ErrorCode.UNKNOWN_TOPIC_ID:
+            answered(AcknowledgeResult(ErrorCode.INVALID_REQUEST))
+        elif isinstance(hosted, ErrorCode):
             answered(AcknowledgeResult(hosted))
         elif not batches:
             self._answered()
