@@ -151,6 +151,9 @@ class Transactions:
             # Apache Kafka refuses a later one for as long as it remembers that it has asked about
             # a batch of a transaction; Fencepost's leader remembers while it waits for the answer.
             drawn = 0
+            # Where an epoch has come ahead of the transaction's, neither broker takes the marker of
+            # its end: it never ends then.
+            shift = min(shift, 0)
 
         def make(side: Side) -> ProduceRequest:
             producer_id, epoch = self.epoch(side, name, shift)
