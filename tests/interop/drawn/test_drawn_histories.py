@@ -17,6 +17,7 @@ from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from fencepost.wire.api.delete_groups import DeleteGroupsRequest
+from fencepost.wire.api.describe_transactions import DescribeTransactionsRequest
 from fencepost.wire.api.end_txn import EndTxnRequest
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fencepost.wire.api.heartbeat import HeartbeatRequest
@@ -227,7 +228,7 @@ class Transactions:
 
         keep = self.keep(name) if version >= 5 else None
         self.sequences.clear()
-        return Patient("EndTxn", make, version, f"{name} {shift} {committed}", keep=keep)
+        return Ending("EndTxn", make, version, f"{name} {shift} {committed}", keep=keep)
 
 
 class Patient(Ask):
@@ -244,6 +245,22 @@ class Patient(Ask):
             return codes.isdisjoint(PASSING)
 
         eventually(is_settled, f"{side.name} answers {self!r}")
+        return seen
+
+
+class Ending(Patient):
+    """An EndTxn that waits until the markers are written, which both coordinators do after their
+    answer: a Produce of the same epoch that overtakes them adds nothing to the next transaction."""
+
+    def __call__(self, side: Side) -> Any:
+        seen = super().__call__(side)
+        asked = DescribeTransactionsRequest(transactional_ids=[self.make(side).transactional_id])
+
+        def is_over() -> bool:
+            (state,) = side.request(asked).transaction_states
+            return not state.transaction_state.startswith("Prepare")
+
+        eventually(is_over, f"{side.name} writes the markers after {self!r}")
         return seen
 
 
