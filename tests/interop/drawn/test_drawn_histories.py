@@ -86,9 +86,9 @@ class Transactions:
         self.rng, self.topic = rng, topic
         self.ids = [own_name(rng, "history"), own_name(rng, "history")]
         self.sequences: dict[tuple[str, int], int] = {}
-        # A producer keeps to its way of adding partitions (v12 does by itself, KIP-890): of one
-        # that changes to v12, Apache Kafka may remember the older version that it has refused.
-        self.versions = {name: rng.choice(((9, 11), (12,))) for name in self.ids}
+        # A producer keeps to its version of transactions (KIP-890): of one that changes it, Apache
+        # Kafka may remember the older requests that it has refused, or the newer ones.
+        self.bumps_epochs = {name: rng.random() < 0.5 for name in self.ids}
 
     def drawn(self) -> Step:
         kinds = (self.init, self.add, self.produce, self.produce, self.offsets, self.end, self.end)
@@ -174,7 +174,7 @@ class Transactions:
             )
 
         told = f"{name} {partition} {shift} {drawn} {is_transactional}"
-        version = rng.choice(self.versions[name])
+        version = 12 if self.bumps_epochs[name] else rng.choice((9, 11))
         return Patient("Produce", make, version, told, only=errors_of_produce)
 
     def offsets(self, name: str) -> Step:
@@ -213,7 +213,7 @@ class Transactions:
     def end(self, name: str) -> Step:
         rng = self.rng
         committed = rng.random() < 0.5
-        version = rng.choice((2, 3, 4, 5))
+        version = 5 if self.bumps_epochs[name] else rng.choice((2, 3, 4))
         # Apache Kafka takes v5 with the epoch before for a retry, whatever has raised the epoch.
         shift = often(rng, 0, (1,) if version >= 5 else (-1, 1), 0.9)
 
