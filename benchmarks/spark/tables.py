@@ -40,6 +40,8 @@ from fencepost.spark.tables.versions import Settings, Versions
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 TEXT = "x" * 60
+WARMING = 6
+"""Batches before those that are measured, by which the JVM has compiled what they run."""
 
 
 def records_of(ids: np.ndarray[Any, Any], decode: str, first_offset: int) -> pa.RecordBatch:
@@ -210,6 +212,8 @@ def bench_spark(arguments: argparse.Namespace) -> None:
                         bench = SparkBench(spark, place, format, decode, arguments.buckets)
                     bench.take(np.arange(100))  # starts the workers
                     loaded = size / bench.take(np.arange(size))
+                    for _ in range(WARMING):
+                        bench.take(random.choice(size, 100, replace=False))
                     for share in arguments.shares:
                         events = max(1, int(size * share))
                         took = [
