@@ -68,13 +68,18 @@ class LakeTable:
             raise TableError(str(error)) from error
 
     def make(self, columns: pa.Schema) -> None:
-        """Have the table, with these columns. TableError where Spark has no such format, or the
-        table cannot take a column in."""
+        """Have the table, with these columns, and read it. TableError where Spark has no such
+        format, or the table cannot take a column in."""
+        self.fit(columns)
+        with self._told():
+            # Jars of another Spark may fail at the first read, and not before.
+            self.rows().select("__offset").limit(1).collect()
+
+    def fit(self, columns: pa.Schema) -> None:
+        """Have the table, with these columns. TableError likewise."""
         with self._told():
             if not self._exists():
                 self._create(self.spark.createDataFrame([], spark_schema_of(columns)))
-            # Jars of another Spark may fail at the first read, and not before.
-            self.rows().select("__offset").limit(1).collect()
         self._evolve(columns)
 
     def _create(self, empty: Any) -> None:
@@ -304,7 +309,7 @@ def in_lake(
 
     def run(decoding: Decoding, work: BucketWork) -> list[BucketReport]:
         table = LakeTable(frame.sparkSession, format, place)
-        table.make(work.rules.stored)
+        table.fit(work.rules.stored)
         columns = table.columns(work.rules.columns, decoding.key)
         decoding = replace(decoding, columns=columns)
         work = replace(work, rules=replace(work.rules, columns=columns))
