@@ -13,6 +13,7 @@ import pytest
 from fencepost.batch.header import (
     SEQUENCE_MAX,
     BatchHeader,
+    is_of_transaction,
     pack_header,
     read_header,
     stamp_crc,
@@ -49,10 +50,13 @@ CONFIGS: dict[str, dict[str, str | None]] = {
 }
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HOUR_MS = 3_600_000
-ATTRIBUTES_AT, IS_TRANSACTIONAL = 22, 0x10
 TIME_MAX = INT64_MAX - 2
 """With the two milliseconds between the records of a batch, all times have 64 bits: Apache Kafka
 takes others into a topic of LogAppendTime."""
+
+
+def draw_base_timestamp(rng: random.Random, usual: int) -> int:
+    return max(-TIME_MAX, min(TIME_MAX, int64(rng, usual)))
 
 
 def draw_header(rng: random.Random, header: BatchHeader) -> BatchHeader:
@@ -71,11 +75,7 @@ def draw_header(rng: random.Random, header: BatchHeader) -> BatchHeader:
                 {"partition_leader_epoch": int32(rng, 0)},
                 {"last_offset_delta": int32(rng, count - 1)},
                 {"records_count": int32(rng, count)},
-                {
-                    "base_timestamp": max(
-                        -TIME_MAX, min(TIME_MAX, int64(rng, header.base_timestamp))
-                    )
-                },
+                {"base_timestamp": draw_base_timestamp(rng, header.base_timestamp)},
                 {"max_timestamp": int64(rng, header.max_timestamp)},
                 {"producer_id": rng.choice((-1, 0, 999, 1000))},
                 {"producer_epoch": rng.choice((0, 1, INT16_MAX))},
@@ -111,7 +111,7 @@ def draw_batch(rng: random.Random, now_ms: int) -> bytes:
         batch[rng.randrange(8, len(batch))] ^= 1 << rng.randrange(8)
     # One of a transaction is not cut: Fencepost refuses it for the transaction (53), of which
     # Apache Kafka sees nothing then.
-    if rng.random() < 0.05 and not batch[ATTRIBUTES_AT] & IS_TRANSACTIONAL:
+    if rng.random() < 0.05 and not is_of_transaction(batch):
         del batch[rng.randrange(len(batch)) :]
     return bytes(batch)
 

@@ -68,19 +68,23 @@ class LakeTable:
             raise TableError(str(error)) from error
 
     def make(self, columns: pa.Schema) -> None:
-        """Have the table, with these columns, and read it. TableError where Spark has no such
-        format, or the table cannot take a column in."""
-        self.fit(columns)
+        """Have the table, with these columns, after a read of it. TableError where Spark has no
+        such format, or the table cannot take a column in."""
         with self._told():
+            self._create_if_missing(columns)
             # Jars of another Spark may fail at the first read, and not before.
             self.rows().select("__offset").limit(1).collect()
+        self._evolve(columns)
 
     def fit(self, columns: pa.Schema) -> None:
-        """Have the table, with these columns. TableError likewise."""
+        """`make` without the read, for a table that was read when its query began."""
         with self._told():
-            if not self._exists():
-                self._create(self.spark.createDataFrame([], spark_schema_of(columns)))
+            self._create_if_missing(columns)
         self._evolve(columns)
+
+    def _create_if_missing(self, columns: pa.Schema) -> None:
+        if not self._exists():
+            self._create(self.spark.createDataFrame([], spark_schema_of(columns)))
 
     def _create(self, empty: Any) -> None:
         from pyspark.errors import AnalysisException
