@@ -78,8 +78,8 @@ def test_a_batch_write_is_all_or_nothing(spark: Any, cluster: Cluster, served: s
     broken = rows.selectExpr("value", "if(value = '499', 9, 0) partition")
     with pytest.raises(Exception, match="a row names partition 9"):
         writing(broken, served, made, f"w-{made}").save()
-    # The driver ends those of the tasks that have written. The one that was at work meanwhile may
-    # begin its transaction behind that: the next write aborts it.
+    # The driver aborts what is open. A task that is killed when it has just sent its first rows may
+    # leave a transaction: the next write aborts it.
     wait_for_markers(cluster, f"w-{made}", left_max=1)
     assert numbers(spark, served, made) == list(range(500))
     assert len(numbers(spark, served, made, "read_uncommitted")) > 500

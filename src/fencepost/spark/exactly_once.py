@@ -21,7 +21,11 @@ Why a batch is there once, wherever processes die:
   by the first attempt of one task.
 * It decides only while the transactions have time left to be committed in (`_require_time`).
 * Whatever was listed as open before InitProducerId succeeded, and is not decided after it, can
-  never be decided: it is aborted. What is found later may be a newer driver's and is left alone.
+  never be decided: it is aborted. What is found later may be a newer driver's and is left alone,
+  unless its id was given out for the batch that is aborted (`Grant.covers`).
+* An attempt asks at its start, and again when its transaction is open and all is acknowledged,
+  whether its driver still has the sink, and aborts its transaction if not: so what begins behind
+  a driver's list is not left open, unless the attempt is killed.
 * A decision also says up to where every other key was decided before (`memory`), so queries and
   repeated writes that share a sink, in turn, know their own. What the group should have and has not
   is not taken for nothing: `takeover.require_decision`, and `Grant.forgotten` for what may be older
@@ -43,7 +47,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.open_transactions import OpenTransaction, Outcome, end_all, outcomes
 from fencepost.client.produce_queue import Identity
@@ -66,7 +69,13 @@ from fencepost.spark.sink_errors import (
     UnfinishedBatchError,
 )
 from fencepost.spark.sinks import finish
-from fencepost.spark.takeover import LEAST_TIMEOUT_MS, require_decision, retention_ms, take_over
+from fencepost.spark.takeover import (
+    LEAST_TIMEOUT_MS,
+    driver_of,
+    require_decision,
+    retention_ms,
+    take_over,
+)
 from fencepost.spark.undecided import (
     abort_undecided,
     open_transactions,
@@ -243,15 +252,22 @@ class SinkDriver:
             memory=memory,
         )
 
-    def abort(self, results: Sequence[TaskResult]) -> None:
+    def abort(self, results: Sequence[TaskResult], grant: Grant | None = None) -> None:
         """Abort a batch's transactions, unless it is decided or the sink is another driver's: then
-        the next `open` commits or aborts them."""
-        if not results:
+        the next `open` commits or aborts them.
+
+        `grant`: what the batch's tasks were given, if that is known. Attempts without a result are
+        found by it, those among them that begin a transaction until the sink is taken over; those
+        that end later see that it was, and abort theirs.
+        """
+        if results:
+            mandate = _common_mandate(results)
+        elif grant is not None:
+            mandate = grant.mandate
+        else:
             return
-        mandate = _common_mandate(results)
-        seen = open_transactions(self.cluster, self.sink)
-        known = Admin(self.cluster).describe_transaction(self.sink)
-        if Identity(known.producer_id, known.producer_epoch) != mandate.driver:
+        seen = set(open_transactions(self.cluster, self.sink))
+        if driver_of(self.cluster, self.sink) != mandate.driver:
             log.warning(
                 "another driver has the sink %s; its next start ends the open transactions",
                 self.sink,
@@ -262,7 +278,11 @@ class SinkDriver:
         if (decision.number if decision else 0) == mandate.number:
             written = [one.transaction for one in results if one.transaction is not None]
             end_all(self.cluster, written, commit=False)
-            rest = set(seen) - {one.transactional_id for one in written}
+            if grant is not None:
+                seen |= {
+                    one for one in open_transactions(self.cluster, self.sink) if grant.covers(one)
+                }
+            rest = seen - {one.transactional_id for one in written}
             abort_undecided(self.cluster, sorted(rest), decision)
 
 

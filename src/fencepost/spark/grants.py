@@ -50,6 +50,12 @@ class Grant:
     forgotten: Forgotten | None = None
     """Why a key that is not remembered may have been decided all the same."""
 
+    def covers(self, transactional_id: str) -> bool:
+        """Whether it is of an attempt of this batch or one before it: no other batch is given the
+        run or its spare ids before this one is decided."""
+        made = f"{self.mandate.sink}-{self.run}-"
+        return transactional_id.startswith(made) or transactional_id in self.spare
+
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:

@@ -13,6 +13,7 @@ from typing import Final
 from fencepost.client.admin import BROKER_RESOURCE, Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, TransactionError
+from fencepost.client.produce_queue import Identity
 from fencepost.client.transactional import TransactionDriver
 from fencepost.spark.decisions import read_decision
 from fencepost.spark.sink_errors import DecisionLostError
@@ -54,6 +55,15 @@ def take_over(cluster: Cluster, sink: str, wanted_ms: int | None) -> tuple[Trans
             if wanted_ms is None:
                 _timeouts[cluster.config.bootstrap_servers] = timeout_ms
             return driver, timeout_ms
+
+
+def driver_of(cluster: Cluster, sink: str) -> Identity:
+    """The producer of the driver that took the sink over last: it alone may decide a batch.
+
+    ClientError, also where no driver has taken it over or the coordinator has forgotten that.
+    """
+    known = Admin(cluster).describe_transaction(sink)
+    return Identity(known.producer_id, known.producer_epoch)
 
 
 def longest_timeout_ms(cluster: Cluster) -> int:

@@ -17,7 +17,8 @@ from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.idempotency import DESCRIPTION_PROPERTY, QUERY_PROPERTY, run_in
 from fencepost.spark.memory import is_keyed, key_of, run_digest
 from fencepost.spark.options import SinkOptions
-from fencepost.spark.sink_errors import BatchForgottenError, ExactlyOnceError
+from fencepost.spark.sink_errors import BatchForgottenError, ExactlyOnceError, SinkFencedError
+from fencepost.spark.takeover import driver_of
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 APPLICATION_PROPERTY = "spark.app.name"
@@ -206,8 +207,9 @@ class TaskTransaction:
         )
 
     def producer(self) -> BatchProducer:
-        """The producer, in the transaction."""
+        """The producer, in the transaction. SinkFencedError, ClientError."""
         if self._producer is None:
+            self._require_driver()
             config = replace(
                 self.cluster.config,
                 transactional_id=self.transactional_id,
@@ -220,20 +222,38 @@ class TaskTransaction:
         return self._producer
 
     def leave_open(self, topics: tuple[str, ...]) -> TaskResult:
-        """Everything is acknowledged; what the driver needs to end the transaction.
+        """Deliver everything; what the driver needs to end the transaction.
 
-        TransactionError, ClientError: nothing of it will be visible.
+        SinkFencedError, TransactionError, ClientError: nothing of it will be visible.
         """
-        producer = self._producer
+        left = self._producer.leave_open() if self._producer is not None else None
+        if left is not None:
+            self._require_driver()
         return TaskResult(
             mandate=self.grant.mandate,
             query=self.attempt.query,
-            transaction=producer.leave_open() if producer is not None else None,
+            transaction=left,
             topics=topics,
             batch=self.attempt.batch,
             label=self.attempt.label,
             run=self.attempt.run,
         )
+
+    def _require_driver(self) -> None:
+        """SinkFencedError where the driver of this attempt can decide nothing any more: the write
+        has failed meanwhile, or another driver has begun.
+
+        The driver of a failed write takes the sink over and then lists what is open, to abort it.
+        A transaction that is open when this asks is listed there, or this sees that the sink was
+        taken over.
+        """
+        mandate = self.grant.mandate
+        if driver_of(self.cluster, mandate.sink) != mandate.driver:
+            raise SinkFencedError(
+                mandate.sink,
+                f"the write that this task is a part of has failed, or another driver has taken "
+                f"the sink {mandate.sink} over; nothing of the task will be visible",
+            )
 
     def abort(self) -> None:
         """The attempt has failed; readers need not wait for its timeout."""
