@@ -16,7 +16,7 @@ KERNELS = Path(fencepost.batch.__file__).resolve().with_name("_kernels.pyx")
 PRODUCE = KERNELS.with_name("_produce.pyx")
 SECONDS = os.environ.get("FENCEPOST_FUZZ_SECONDS", "2")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def fuzz(
@@ -34,7 +34,6 @@ def test_nothing_is_read_or_written_out_of_bounds(backend_name, tmp_path):
     assert int(rounds) > 100 and int(sound) > 100
 
 
-@pytest.mark.long
 def test_a_missing_check_would_be_noticed(backend_name, tmp_path):
     """The tester tested: without its check, a length may pass the end of its record."""
     if backend_name != "c":
@@ -54,7 +53,6 @@ def test_a_hostile_produce_request_is_not_read_past_its_end(backend_name, tmp_pa
     assert int(rounds) > 100 and int(sound) > 100 and int(taken) > 100
 
 
-@pytest.mark.long
 def test_a_missing_check_of_a_produce_request_would_be_noticed(backend_name, tmp_path):
     if backend_name != "c":
         pytest.skip("only the kernels can")

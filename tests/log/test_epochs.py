@@ -262,7 +262,7 @@ def test_a_file_of_many_epochs_is_read_and_written_as_it_is(size):
     assert cache.encode(3) == (lines_of(1) if size else data)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_million_epochs_take_a_dozen_bytes_each():
     import tracemalloc
 

@@ -350,6 +350,7 @@ def test_brokers_are_drawn_in_some_worlds_and_leave_the_others_as_they_are() -> 
         assert options.voters == drawn[seed].voters, "a lane of their own"
 
 
+@pytest.mark.long
 def test_a_world_with_brokers_is_what_its_seed_says_whatever_the_hash_seed() -> None:
     printed = {
         subprocess.run(

@@ -151,6 +151,7 @@ def test_a_bug_is_found_in_a_larger_space(bug: Bug) -> None:
     look_for(bug)
 
 
+@pytest.mark.long
 def test_states_that_are_taken_for_one_behave_as_one() -> None:
     """What the explorer looks up is what brokers with another past do in the same state."""
     bounds = Bounds(replicas=2, crashes=1, changes=1, lags=1, appends=2, losses=1, flushes=True)

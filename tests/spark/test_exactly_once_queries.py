@@ -208,6 +208,7 @@ def test_a_batch_write_with_a_key(spark: Any, copied: Copied):
     assert names == {f"fencepost-spark-{one}-{copied.target}" for one in applications}
 
 
+@pytest.mark.long
 def test_each_batch_to_two_topics_and_a_table_with_dead_letters(
     spark: Any, copied: Copied, tmp_path: Path
 ):

@@ -113,6 +113,7 @@ def expected_paid(
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_batches")
 def test_windows_and_a_join_have_each_result_once_over_two_runs(
     spark: Any, served: str, topic: str, tmp_path: Path

@@ -18,7 +18,7 @@ FETCH = Path(fencepost.wire.__file__).resolve().with_name("_fetch.pyx")
 SECONDS = os.environ.get("FENCEPOST_FUZZ_SECONDS", "2")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(backend.fetch_kernel is None, reason="only what is compiled can"),
 ]
 
@@ -55,7 +55,6 @@ PLANTED_IN_RUNS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("place", [*PLANTED, *PLANTED_IN_RUNS])
 def test_a_missing_check_of_a_fetch_would_be_noticed(place: str, tmp_path: Path) -> None:
     """The tester tested."""

@@ -14,7 +14,7 @@ from fencepost.client.producer import Producer
 from fencepost.spark.archive.query import archive_topics
 from fencepost.spark.errors import condition_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 PARTITIONS = 2
 COLUMNS = "CAST(value AS STRING) v", "partition", "offset", "timestamp", "headers", "topic"
 

@@ -107,6 +107,7 @@ def test_a_format_that_spark_does_not_have(spark: Any, served: str, tmp_path: Pa
         archive_topics(spark, {**source, "includeHeaders": "false"}, tmp_path / "e")
 
 
+@pytest.mark.long
 def test_an_archive_in_s3_and_its_replay(
     spark: Any, cluster: Cluster, served: str, topic: str, tmp_path: Path, s3: S3Server,
     s3_directory: str,
