@@ -195,8 +195,9 @@ class Shares:
         index = often(rng, 0, (1, -1), 0.96)
         forgets = rng.random() < 0.05
         limits = {
-            "max_wait_ms": 0,
-            "min_bytes": rng.choice((0, 1)),
+            # Kafka stores what is released beside the fetch, which gets it only if it waits.
+            "max_wait_ms": 100 if drawn else 0,
+            "min_bytes": max(rng.choice((0, 1)), bool(drawn)),
             "max_bytes": 1 << 20,
             "max_records": 500,
             "batch_size": 500,

@@ -66,7 +66,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "a coordinator that was replaced unawares says that the next transaction is committed",
         patched((Shard, "write_again", always(None))),
         "S79",
-        faults=("partition",),
+        faults=("pause",),
         having={"transaction_version": 1},
     ),
     # A transaction begins, or ends another way, while the markers of the last are written.
