@@ -24,8 +24,8 @@ Why a batch is there once, wherever processes die:
   never be decided: it is aborted. What is found later may be a newer driver's and is left alone,
   unless its id was given out for the batch that is aborted (`Grant.covers`).
 * An attempt asks at its start, and again when its transaction is open and all is acknowledged,
-  whether its driver still has the sink, and aborts its transaction if not: so what begins behind
-  a driver's list is not left open, unless the attempt is killed.
+  whether its driver still has the sink, and aborts its transaction if not. `abort` lists what is
+  open once it has taken the sink over, so it leaves nothing open that is not killed at that moment.
 * A decision also says up to where every other key was decided before (`memory`), so queries and
   repeated writes that share a sink, in turn, know their own. What the group should have and has not
   is not taken for nothing: `takeover.require_decision`, and `Grant.forgotten` for what may be older
@@ -257,8 +257,8 @@ class SinkDriver:
         the next `open` commits or aborts them.
 
         `grant`: what the batch's tasks were given, if that is known. Attempts without a result are
-        found by it, those among them that begin a transaction until the sink is taken over; those
-        that end later see that it was, and abort theirs.
+        found by it, also those that begin a transaction until the sink is taken over; one that
+        begins its transaction later sees that it was, and aborts it.
         """
         if results:
             mandate = _common_mandate(results)
