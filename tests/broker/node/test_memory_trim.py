@@ -2,77 +2,26 @@
 
 from __future__ import annotations
 
-import psutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from fencepost.broker.node.memory_trim import TRIM_FROM_BYTES, MemoryTrim
+from .memory_checks import CHECKS, IMPOSSIBLE
 
-MIB = 1 << 20
-BLOCK_BYTES = 20_000
-"""Large enough for malloc, too small for a mapping of its own."""
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def trim() -> MemoryTrim:
-    made = MemoryTrim()
-    if not made.is_possible:
+@pytest.mark.parametrize("name", [one.__name__ for one in CHECKS])
+def test_freed_memory(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.broker.node.memory_checks", name],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode == IMPOSSIBLE:
         pytest.skip("this C library has no malloc_trim and mallinfo2")
-    made.trim_if_due()
-    return made
-
-
-def resident_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
-
-
-def blocks(size_bytes: int) -> list[bytes]:
-    return [b"x" * BLOCK_BYTES for _ in range(size_bytes // BLOCK_BYTES)]
-
-
-def test_what_a_burst_left_is_given_back(trim: MemoryTrim) -> None:
-    burst = blocks(200 * MIB)
-    pinned = burst[-1]  # the end of the heap stays in use
-    full_bytes = resident_bytes()
-    assert not trim.trim_if_due(), "all of it is in use"
-    del burst
-    assert trim.trim_if_due()
-    assert full_bytes - resident_bytes() > 100 * MIB
-    assert len(pinned) == BLOCK_BYTES
-
-
-def test_a_burst_before_the_watch_is_given_back_too(trim: MemoryTrim) -> None:
-    burst = blocks(4 * TRIM_FROM_BYTES)
-    pinned = burst[-1]
-    del burst
-    assert MemoryTrim().trim_if_due()
-    assert len(pinned) == BLOCK_BYTES
-
-
-def test_it_is_done_once_for_each_burst(trim: MemoryTrim) -> None:
-    for _ in range(3):
-        burst = blocks(4 * TRIM_FROM_BYTES)
-        trim.trim_if_due()
-        pinned = burst[-1]  # else the library gives the end of its heap back by itself
-        del burst
-        assert len(pinned) == BLOCK_BYTES
-        assert trim.trim_if_due()
-        assert not trim.trim_if_due(), "nothing was freed since"
-
-
-def test_what_was_used_again_between_two_looks_is_given_back_again(trim: MemoryTrim) -> None:
-    """As much is free as before; that it has pages again shows elsewhere."""
-    pinned = [b"x" * BLOCK_BYTES]
-    for _ in range(3):
-        burst = blocks(4 * TRIM_FROM_BYTES)
-        full_bytes = resident_bytes()
-        pinned.append(burst[-1])
-        del burst
-        assert trim.trim_if_due()
-        assert full_bytes - resident_bytes() > 2 * TRIM_FROM_BYTES
-
-
-def test_little_is_left_to_the_library(trim: MemoryTrim) -> None:
-    little = blocks(TRIM_FROM_BYTES // 4)
-    trim.trim_if_due()
-    del little
-    assert not trim.trim_if_due()
+    assert done.returncode == 0, done.stderr
