@@ -1,5 +1,5 @@
 """The exactly-once sink's protocol on Apache Kafka's broker: a kill at each named point, a driver
-that goes on after it was replaced, and what a timeout leaves."""
+that goes on after it was replaced, a write that fails, and what a timeout leaves."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from ..spark.test_exactly_once_uses import (
     points_of,
     share_a_sink,
 )
+from ..spark.test_failed_writes import ends_without_results, sends_behind_the_end
 from .apache import apache_broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -64,6 +65,12 @@ def test_a_driver_that_was_replaced_goes_on(make_world, is_tv2: bool):
     for moment in ("before open", "after open", "after writing"):
         for at in range(7):
             assert overtaken(make_world(is_tv2=is_tv2), at, moment)
+
+
+@pytest.mark.parametrize("is_tv2", [True, False], ids=["TV2", "TV1"])
+def test_a_failed_write_leaves_nothing_open(make_world, is_tv2: bool):
+    ends_without_results(make_world(is_tv2=is_tv2, batches=1))
+    sends_behind_the_end(make_world(is_tv2=is_tv2, batches=1))
 
 
 def test_transactions_get_the_longest_timeout_of_the_broker(make_world):

@@ -53,7 +53,8 @@ def one_row(value: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": [value]})
 
 
-def test_attempts_without_a_result_are_aborted(world: World):
+def ends_without_results(world: World) -> None:
+    """A write fails whose tasks have rows in their topic, and none a result."""
     with world.cluster() as cluster:
         grant = world.open(cluster)
         world.written(cluster, grant, 0)
@@ -62,6 +63,10 @@ def test_attempts_without_a_result_are_aborted(world: World):
         assert world.still_open() == []
     assert world.live()
     assert world.committed() == world.expected()
+
+
+def test_attempts_without_a_result_are_aborted(world: World):
+    ends_without_results(world)
 
 
 @pytest.mark.parametrize("has_spare", [False, True])
@@ -91,7 +96,8 @@ def test_attempts_that_open_while_their_write_is_aborted(make_world: MakeWorld, 
     assert world.committed() == world.expected(done)
 
 
-def test_an_attempt_whose_first_rows_are_sent_behind_the_end_of_its_write(world: World):
+def sends_behind_the_end(world: World) -> None:
+    """The first rows of an attempt are sent when its write has ended."""
     fuse = Fuse()
     with world.cluster() as ending, world.cluster(fuse) as cluster:
         grant = world.open(cluster)
@@ -112,6 +118,10 @@ def test_an_attempt_whose_first_rows_are_sent_behind_the_end_of_its_write(world:
         assert fuse.at_gate is None and written_records(world) > 0
         assert world.still_open() == []
     assert world.committed() == []
+
+
+def test_an_attempt_whose_first_rows_are_sent_behind_the_end_of_its_write(world: World):
+    sends_behind_the_end(world)
 
 
 def test_an_attempt_that_starts_behind_the_end_of_its_write_sends_nothing(world: World):
