@@ -15,13 +15,11 @@ from fencepost.client.errors import ConnectionFailed
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.spark.exactly_once import SinkDriver
-from fencepost.spark.grants import Grant
 from fencepost.spark.sink_errors import SinkFencedError
-from fencepost.spark.task_transaction import Attempt
-from fencepost.spark.writer import write_in_transaction
 
 from ..waiting import eventually
-from .exactly_once_world import QUERY, Fuse, World
+from .exactly_once_world import Fuse, World
+from .test_exactly_once_session import wait_for_markers, writing
 
 pytestmark = pytest.mark.timeout(600)
 MakeWorld = Callable[..., World]
@@ -39,18 +37,6 @@ def written_records(world: World) -> int:
         return sum(
             one.offset for one in list_offsets(cluster, dict.fromkeys(partitions, LATEST)).values()
         )
-
-
-def attempt(
-    world: World, cluster: Cluster, grant: Grant, batches: Iterator[pa.RecordBatch]
-) -> None:
-    write_in_transaction(
-        world.options, grant, Attempt(QUERY, 0, 0, 9, is_first=True), batches, cluster
-    )
-
-
-def one_row(value: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"value": [value]})
 
 
 def ends_without_results(world: World) -> None:
@@ -101,7 +87,6 @@ def sends_behind_the_end(world: World) -> None:
     fuse = Fuse()
     with world.cluster() as ending, world.cluster(fuse) as cluster:
         grant = world.open(cluster)
-
         begin = "Produce" if world.is_tv2 else "AddPartitionsToTxn"
 
         def end_the_write(_: int) -> None:
@@ -114,7 +99,7 @@ def sends_behind_the_end(world: World) -> None:
 
         fuse.at_gate = end_the_write
         with pytest.raises(SinkFencedError, match="has failed, or another driver"):
-            attempt(world, cluster, grant, iter([one_row(b"late")]))
+            world.attempt(cluster, grant, 0, 0)
         assert fuse.at_gate is None and written_records(world) > 0
         assert world.still_open() == []
     assert world.committed() == []
@@ -129,7 +114,7 @@ def test_an_attempt_that_starts_behind_the_end_of_its_write_sends_nothing(world:
         grant = world.open(cluster)
         SinkDriver(cluster, world.sink).abort([], grant)
         with pytest.raises(SinkFencedError, match="has failed, or another driver"):
-            attempt(world, cluster, grant, iter([one_row(b"late")]))
+            world.attempt(cluster, grant, 0, 0)
     assert written_records(world) == 0
 
 
@@ -166,20 +151,7 @@ def test_a_write_without_any_task_that_came_to_its_end(spark: Any, served: str, 
             eventually(lambda: not is_open(), "the driver has aborted the transaction")
 
     frame = spark.range(2, numPartitions=2).mapInArrow(rows, "value binary")
-    writer = (
-        frame.write.format("fencepost")
-        .options(**{"kafka.bootstrap.servers": served, "topic": topic})
-        .options(deliveryGuarantee="exactly-once", transactionalIdPrefix=f"w-{topic}")
-    )
     with pytest.raises(Exception, match="this task fails"):
-        writer.mode("append").save()
+        writing(frame, served, topic, f"w-{topic}").save()
     with Cluster(served) as cluster:
-        eventually(
-            lambda: (
-                not any(
-                    one.transactional_id.startswith(f"w-{topic}-")
-                    for one in Admin(cluster).list_transactions(states=["Ongoing"])
-                )
-            ),
-            "nothing is left open",
-        )
+        wait_for_markers(cluster, f"w-{topic}")

@@ -215,10 +215,10 @@ class _Writer:
                 " and a retry writes them again",
                 _total(written),
             )
-        mandate = results[0].mandate if results else self.grant.mandate if self.grant else None
-        if mandate is not None:
+        known = results[0] if results else self.grant
+        if known is not None:
             with cluster_errors():
-                self._driver(mandate.sink).abort(results, self.grant)
+                self._driver(known.mandate.sink).abort(results, self.grant)
 
     def _driver(self, sink: str) -> SinkDriver:
         wanted = self.options.exactly_once
